@@ -1,0 +1,1 @@
+"""Learn the joint distribution of many categorical variables from co-occurrence counts."""

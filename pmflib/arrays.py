@@ -1,0 +1,10 @@
+"""Names for the array types in signatures; shapes and ranges stand in the docstrings."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]

@@ -1,0 +1,33 @@
+"""What can go wrong, by kind. Every message names the argument, its value, the limit and the remedy."""
+
+
+class PmfError(ValueError):
+    """Base of every error that a user of pmflib can mend."""
+
+
+class SchemaError(PmfError):
+    """Data, a variable or a level does not fit the schema."""
+
+
+class ConfigError(PmfError):
+    """A pipeline configuration is incomplete or contradicts itself."""
+
+
+class SourceError(PmfError):
+    """A raw file cannot be read: missing, empty, truncated, of another format."""
+
+
+class StoreError(PmfError):
+    """An artefact is missing, damaged, or not what its manifest entry says."""
+
+
+class MemoryPlanError(PmfError):
+    """A computation would not fit in the memory it may use."""
+
+
+class RankError(PmfError):
+    """The rank is outside what the variables and their counts can carry."""
+
+
+class ConvergenceWarning(UserWarning):
+    """An iteration stopped at its limit of steps, before its tolerance was met."""

@@ -1,0 +1,1 @@
+"""From raw files to sample blocks: readers, encoding, quarantine, partitions."""

@@ -1,0 +1,1 @@
+"""From pairwise marginals to factors and a prior: functions of arrays, one node."""

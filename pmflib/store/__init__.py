@@ -1,0 +1,1 @@
+"""Artefacts on disk: arrays, publication, lineage."""
