@@ -1,0 +1,113 @@
+"""Blocks of encoded samples: dense codes, or the level indices of what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+
+SPARSE_BELOW = 0.25
+"""Share of observed cells below which level indices (4 bytes each) take less room than codes (1 byte a cell)."""
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Samples as codes.
+
+    Parameters
+    ----------
+    codes
+        int8 or int16 of shape (n_rows, n_variables); -1 is missing.
+    """
+
+    codes: IntArray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.codes.nbytes
+
+    def to_codes(self, offsets: IntArray) -> IntArray:
+        """Codes of shape (n_rows, n_variables); -1 is missing."""
+        return self.codes
+
+    def to_sparse(self, offsets: IntArray) -> SparseBlock:
+        """Return the same samples as level indices."""
+        rows, variables = np.nonzero(self.codes >= 0)
+        indptr = np.zeros(self.n_rows + 1, np.int64)
+        np.cumsum(np.bincount(rows, minlength=self.n_rows), out=indptr[1:])
+        return SparseBlock(
+            indptr, (offsets[variables] + self.codes[rows, variables]).astype(np.int32)
+        )
+
+    def take(self, rows: IntArray) -> DenseBlock:
+        """Return the samples at some rows, int64 of shape (n_taken,)."""
+        return DenseBlock(self.codes[rows])
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Samples as rows of level indices: what was observed, and nothing else.
+
+    Parameters
+    ----------
+    indptr
+        int64 of shape (n_rows + 1,): row s owns ``indices[indptr[s]:indptr[s + 1]]``.
+    indices
+        int32 of shape (n_observed,), level indices ``offsets[variable] + code``, increasing within a row.
+    """
+
+    indptr: IntArray
+    indices: IntArray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return len(self.indptr) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.indptr.nbytes + self.indices.nbytes
+
+    def to_codes(self, offsets: IntArray) -> IntArray:
+        """Codes of shape (n_rows, n_variables), int8, or int16 where a variable has more than 127 levels."""
+        widest = int(np.diff(offsets).max())
+        codes = np.full((self.n_rows, offsets.size - 1), -1, np.int8 if widest <= 127 else np.int16)
+        rows = np.repeat(np.arange(self.n_rows), np.diff(self.indptr))
+        variables = np.searchsorted(offsets, self.indices, side="right") - 1
+        codes[rows, variables] = self.indices - offsets[variables]
+        return codes
+
+    def to_sparse(self, offsets: IntArray) -> SparseBlock:
+        """Return the same samples as level indices."""
+        return self
+
+    def take(self, rows: IntArray) -> SparseBlock:
+        """Return the samples at some rows, int64 of shape (n_taken,)."""
+        lengths = np.diff(self.indptr)[rows]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+        places = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
+        return SparseBlock(indptr, self.indices[places])
+
+
+Block: TypeAlias = DenseBlock | SparseBlock
+
+
+def concatenate_blocks(blocks: Sequence[Block], offsets: IntArray) -> Block:
+    """Join blocks, at least one, in order; the result is sparse where the first is."""
+    if isinstance(blocks[0], DenseBlock):
+        return DenseBlock(np.concatenate([block.to_codes(offsets) for block in blocks]))
+    parts = [block.to_sparse(offsets) for block in blocks]
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return SparseBlock(indptr, np.concatenate([part.indices for part in parts]))

@@ -1,0 +1,210 @@
+"""The whole of ``pipeline.toml``: every option, its default and its limits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pmflib.errors import ConfigError
+from pmflib.schema.variable import DEFAULT_MISSING
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Section):
+    """Where the raw data are, and how they are laid out."""
+
+    path: str | tuple[str, ...]
+    """A file, a folder, a glob, an fsspec URL, or a list of these."""
+    layout: Literal["wide", "long"]
+    """Wide: a row is a sample, a column a variable. Long: a row is one answer (sample, variable, value)."""
+    format: Literal["auto", "csv", "parquet"] = "auto"
+    """Auto looks at the name: .parquet or .pq, else CSV; .gz, .bz2, .xz and .zst are unpacked."""
+    sample: str | None = None
+    """Column that identifies the sample; required for long, optional for wide."""
+    variable: str | None = None
+    """Long only: column that names the variable."""
+    value: str | None = None
+    """Long only: column that holds the answer."""
+    time: str | None = None
+    """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """CSV only."""
+    columns: tuple[str, ...] | None = None
+    """CSV only: names of the columns of files that have no header."""
+    missing: tuple[str, ...] = DEFAULT_MISSING
+    """Texts that mean "not given", when a schema is drafted; afterwards the schema says."""
+
+    @model_validator(mode="after")
+    def _check_layout(self) -> SourceConfig:
+        needed = {"sample": self.sample, "variable": self.variable, "value": self.value}
+        if self.layout == "long":
+            if absent := [name for name, column in needed.items() if column is None]:
+                raise ValueError(f"layout = 'long' needs the column names {absent}")
+        elif given := [n for n in ("variable", "value", "time") if getattr(self, n) is not None]:
+            raise ValueError(f"layout = 'wide' has no {given}; remove them or set layout = 'long'")
+        return self
+
+
+class SchemaConfig(_Section):
+    """The schema, and what happens to what does not fit it."""
+
+    file: str = "schema.json"
+    """Relative to the configuration file."""
+    on_unknown_level: Literal["quarantine", "missing", "error"] = "quarantine"
+    """A value that is no level: quarantine its row, count the cell as missing, or stop."""
+    on_malformed: Literal["quarantine", "error"] = "quarantine"
+    """A row with too few or too many fields, bytes that are not UTF-8, a time that does not read, no sample
+    identifier, or (long) a variable that is not in the schema."""
+    on_duplicate: Literal["last", "first", "error"] = "last"
+    """Several answers of one sample to one variable, or several wide rows of one sample identifier: the last by
+    time and then by place wins, or the first, and the others go to quarantine; or stop."""
+
+
+class StoreConfig(_Section):
+    """Where artefacts go, and how samples are cut."""
+
+    path: str = "store"
+    """Relative to the configuration file."""
+    folds: Annotated[int, Field(ge=2, le=256)] = 16
+    """Folds that samples are dealt to by hash; counts are kept by fold."""
+    buckets: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Hash partitions of samples that have an identifier, a multiple of folds: bucket b belongs to fold
+    b % folds. 0 = by the size of the sources."""
+
+    @model_validator(mode="after")
+    def _check_buckets(self) -> StoreConfig:
+        if self.buckets % self.folds:
+            raise ValueError(f"buckets = {self.buckets} is no multiple of folds = {self.folds}")
+        return self
+
+
+class ModelConfig(_Section):
+    """The fit from pairwise marginals."""
+
+    rank: Annotated[int, Field(ge=1)]
+    """Number of latent states."""
+    method: Literal["auto", "spa", "random"] = "auto"
+    """Start of EM: auto is spa where the counts can carry the rank, else random."""
+
+
+class EMConfig(_Section):
+    """Refinement by passes over the samples."""
+
+    max_passes: Annotated[int, Field(ge=0)] = 200
+    tol: Annotated[float, Field(ge=0)] = 1e-6
+    """Stop when the objective's relative change is below this."""
+    smoothing: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    """Pseudo-count per level and latent state, shaped by the variable's marginal."""
+    patience: Annotated[int, Field(ge=1)] = 10
+    """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+
+
+class EvaluateConfig(_Section):
+    """What is held out, and how the model is judged on it."""
+
+    validation_folds: Annotated[int, Field(ge=0)] = 1
+    """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
+    test_folds: Annotated[int, Field(ge=0)] = 1
+    """Folds kept from training and from every choice, for the scores that are reported."""
+    hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the observed cells of the test samples that are hidden and predicted from the others."""
+
+
+class ClusterConfig(_Section):
+    """Where blocks are worked on. Nothing here changes the result."""
+
+    address: str = ""
+    """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """Number of workers on this machine; 0 = one per core."""
+    processes: bool = False
+    """Whether workers are processes; threads share memory and start faster."""
+    memory_limit: Annotated[int, Field(ge=0)] = 0
+    """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
+
+
+class PipelineConfig(_Section):
+    """One pipeline: source, schema, store, model, EM, evaluation, cluster, seed."""
+
+    name: Annotated[str, Field(min_length=1)] = "pipeline"
+    """Distinguishes the runs of several pipelines in one store."""
+    source: SourceConfig
+    schema_: Annotated[SchemaConfig, Field(alias="schema")] = SchemaConfig()
+    store: StoreConfig = StoreConfig()
+    model: ModelConfig
+    em: EMConfig = EMConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    seed: Annotated[int, Field(ge=0)] = 0
+    base: str = ""
+    """Folder that relative paths start from: the configuration file's."""
+
+    @model_validator(mode="after")
+    def _check_folds(self) -> PipelineConfig:
+        held_out = self.evaluate.validation_folds + self.evaluate.test_folds
+        if held_out >= self.store.folds:
+            raise ValueError(
+                f"evaluate holds out {held_out} of {self.store.folds} folds; leave at least one to train on"
+            )
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what can change the result: everything but the cluster and the place of the file."""
+        content = self.model_dump(mode="json", by_alias=True, exclude={"cluster", "base"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def resolve(self, path: str) -> str:
+        """Path as seen from the configuration file; URLs and absolute paths stay as they are."""
+        return path if "://" in path else str(Path(self.base) / path)
+
+
+def load_config(path: str | Path) -> PipelineConfig:
+    """Read and check a pipeline configuration.
+
+    Raises
+    ------
+    ConfigError
+        If the file is absent, not TOML, or an option is unknown, missing or out of range: one line each.
+    """
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"configuration {str(path)!r} does not exist; `pmf infer` drafts one"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from None
+    return make_config(data, base=path.parent)
+
+
+def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConfig:
+    """Check a configuration given as nested dictionaries.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown, missing or out of range: one line each.
+    """
+    try:
+        return PipelineConfig.model_validate(data | {"base": str(Path(base).resolve())})
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            where = ".".join(map(str, problem["loc"])) or "configuration"
+            given = (
+                ""
+                if problem["type"] in {"missing", "value_error"}
+                else f" (given: {problem['input']!r})"
+            )
+            lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}")
+        raise ConfigError("; ".join(lines)) from None

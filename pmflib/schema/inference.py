@@ -1,0 +1,135 @@
+"""Proposing a variable from the values seen in a column."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.schema.variable import DEFAULT_MISSING, Variable, as_text
+
+MAX_TRACKED = 50_000
+"""Distinct values a census keeps; a column with more is either continuous or no categorical variable."""
+
+
+@dataclass
+class LevelCensus:
+    """How often each raw value of a column was seen, up to a bounded number of distinct ones.
+
+    Values of a column with more than ``MAX_TRACKED`` distinct ones are no longer all counted
+    (``overflowed``): the ones already known stand for the rest when bin edges are drawn.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    overflowed: bool = False
+
+    def add(self, column: pa.Array | pa.ChunkedArray) -> None:
+        """Count the values of a column; null counts as an empty text, bad UTF-8 is passed over."""
+        seen = pc.value_counts(column)
+        for value, count in zip(
+            seen.field("values").to_pylist(), seen.field("counts").to_pylist(), strict=True
+        ):
+            if isinstance(value, bytes):
+                try:
+                    value = value.decode("utf-8")
+                except UnicodeDecodeError:
+                    continue
+            text = "" if value is None else as_text(value).strip()
+            if text in self.counts or len(self.counts) < MAX_TRACKED:
+                self.counts[text] += count
+            else:
+                self.overflowed = True
+
+
+def propose_variable(
+    name: str,
+    census: LevelCensus,
+    *,
+    missing: Sequence[str] = DEFAULT_MISSING,
+    max_levels: int = 32,
+    bins: int = 8,
+) -> tuple[Variable | None, str]:
+    """Draft a variable, and say what a person should check.
+
+    Parameters
+    ----------
+    name
+        Name of the variable.
+    census
+        Values seen.
+    missing
+        Texts that mean "not given".
+    max_levels
+        A numeric column with more distinct values is cut into bins; a text column with more is no variable.
+    bins
+        Number of bins of a continuous column; edges are quantiles of what was seen.
+
+    Returns
+    -------
+    The variable, or None where the column cannot be one, and a note for the reviewer ("" if there is nothing to say).
+    """
+    codes = {text.strip() for text in missing}
+    seen = {text: count for text, count in census.counts.items() if text not in codes}
+    if not seen:
+        return None, "left out: no value was seen"
+    numbers = {text: number for text in seen if (number := _finite(text)) is not None}
+    if len(numbers) == len(seen):
+        return _propose_numeric(
+            name, numbers, seen, tuple(missing), max_levels, bins, census.overflowed
+        )
+    if len(seen) > max_levels or census.overflowed:
+        at_least = "at least " if census.overflowed else ""
+        return None, f"left out: {at_least}{len(seen)} distinct texts; an identifier or free text?"
+    note = "order of the levels is alphabetical; put them in order and give values if they have one"
+    if numbers:
+        note += (
+            f"; some levels read as numbers ({sorted(numbers)[0]!r}): a missing code among them?"
+        )
+    return Variable(name, tuple(sorted(seen)), missing=tuple(missing)), note
+
+
+def _propose_numeric(
+    name: str,
+    numbers: dict[str, float],
+    seen: dict[str, int],
+    missing: tuple[str, ...],
+    max_levels: int,
+    bins: int,
+    overflowed: bool,
+) -> tuple[Variable, str]:
+    """Levels in numeric order, or bins at the quantiles where there are too many."""
+    distinct = sorted(
+        {number: text for text, number in sorted(numbers.items(), reverse=True)}.items()
+    )
+    if len(distinct) <= max_levels and not overflowed:
+        values = tuple(number for number, _ in distinct)
+        return Variable(name, tuple(text for _, text in distinct), values, missing=missing), ""
+    order = sorted(numbers, key=numbers.__getitem__)
+    points = np.array([numbers[text] for text in order])
+    weights = np.array([seen[text] for text in order], np.float64)
+    share = np.cumsum(weights) / weights.sum()
+    # an edge is the first point past its quantile; the smallest point is never an edge: its bin would be empty
+    edges = np.unique(points[np.searchsorted(share, np.arange(1, bins) / bins, side="right")])
+    edges = edges[edges > points[0]]
+    place = np.searchsorted(edges, points, side="right")
+    means = np.bincount(place, weights * points) / np.bincount(place, weights)
+    bounds = [f"{edge:g}" for edge in edges]
+    levels = tuple(f"[{a}, {b})" for a, b in zip(["-inf", *bounds], [*bounds, "inf"], strict=True))
+    variable = Variable(name, levels, tuple(means.tolist()), tuple(edges.tolist()), missing)
+    return (
+        variable,
+        f"continuous: cut into {len(levels)} bins at the quantiles; values are the bins' means",
+    )
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

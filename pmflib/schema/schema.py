@@ -1,0 +1,346 @@
+"""The schema: an ordered set of variables, the contract between runs."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import IntArray
+from pmflib.errors import SchemaError
+from pmflib.schema.inference import LevelCensus, propose_variable
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Variables in order: names, levels, cardinalities, offsets.
+
+    Cardinalities come from here, never from the data at hand, so that counts of any two partitions add up.
+
+    Parameters
+    ----------
+    variables
+        At least one; names all distinct.
+
+    Raises
+    ------
+    SchemaError
+        If there is no variable, or a name occurs twice.
+
+    Examples
+    --------
+    >>> schema = Schema.infer({"smokes": ["yes", "no", None], "visits": [0, 2, 1]})
+    >>> schema.cardinalities.tolist(), schema.names
+    ([2, 3], ('smokes', 'visits'))
+    >>> schema.encode({"smokes": ["no", ""], "visits": ["2", "0"]}).tolist()
+    [[0, 2], [-1, 0]]
+    """
+
+    variables: tuple[Variable, ...]
+
+    def __post_init__(self) -> None:
+        if not self.variables:
+            raise SchemaError("a schema needs at least one variable; got none")
+        names = [variable.name for variable in self.variables]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise SchemaError(f"variables named more than once: {twice}; names must be distinct")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, in order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables."""
+        return len(self.variables)
+
+    @cached_property
+    def cardinalities(self) -> IntArray:
+        """Number of levels of each variable, int64 of shape (n_variables,)."""
+        return np.array([variable.cardinality for variable in self.variables], np.int64)
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """First row of each variable in stacked tables, int64 of shape (n_variables + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.cardinalities)]).astype(np.int64)
+
+    @property
+    def n_levels(self) -> int:
+        """Total number of levels."""
+        return int(self.offsets[-1])
+
+    @property
+    def code_dtype(self) -> np.dtype[Any]:
+        """int8, or int16 where a variable has more than 127 levels."""
+        return np.dtype(np.int8 if self.cardinalities.max() <= 127 else np.int16)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON form: equal schemas, equal digests."""
+        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def position(self, variable: str | int) -> int:
+        """Place of a variable given by name or by place.
+
+        Raises
+        ------
+        SchemaError
+            If there is no such variable.
+        """
+        if isinstance(variable, int | np.integer):
+            if not 0 <= variable < self.n_variables:
+                raise SchemaError(f"variable {variable} is outside [0, {self.n_variables})")
+            return int(variable)
+        if variable not in self._positions:
+            close = difflib.get_close_matches(variable, self.names, n=3)
+            hint = (
+                f"; did you mean {close}?"
+                if close
+                else f"; the schema has {self.n_variables}: {self.names[:5]} ..."
+            )
+            raise SchemaError(f"variable {variable!r} is not in the schema{hint}")
+        return self._positions[variable]
+
+    def __getitem__(self, variable: str | int) -> Variable:
+        """Variable given by name or place."""
+        return self.variables[self.position(variable)]
+
+    def rows_of(self, variable: str | int) -> slice:
+        """Rows of a variable in tables stacked by level, such as the factors."""
+        place = self.position(variable)
+        return slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+
+    @classmethod
+    def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
+        """Build a schema of unnamed variables: v0, v1, ... with levels "0", "1", ... and values 0, 1, ...
+
+        Raises
+        ------
+        SchemaError
+            If a cardinality is below 1.
+        """
+        sizes = [int(size) for size in cardinalities]
+        return cls(
+            tuple(
+                Variable(f"v{n}", tuple(map(str, range(size))), tuple(map(float, range(size))))
+                for n, size in enumerate(sizes)
+            )
+        )
+
+    @classmethod
+    def infer(
+        cls,
+        table: object,
+        *,
+        missing: Sequence[str] = DEFAULT_MISSING,
+        max_levels: int = 32,
+        bins: int = 8,
+    ) -> Schema:
+        """Draft a schema from a table in memory (`pmf infer` does it for files of any size).
+
+        Parameters
+        ----------
+        table
+            Arrow table, pandas frame, or mapping of column name to values.
+        missing, max_levels, bins
+            As in `propose_variable`.
+
+        Raises
+        ------
+        SchemaError
+            If a column cannot be a categorical variable: no value seen, or too many distinct texts.
+        """
+        variables = []
+        columns = as_arrow(table)
+        for name in columns.column_names:
+            census = LevelCensus()
+            census.add(columns[name])
+            variable, note = propose_variable(
+                name, census, missing=missing, max_levels=max_levels, bins=bins
+            )
+            if variable is None:
+                raise SchemaError(
+                    f"column {name!r} is {note}; drop it, or raise max_levels={max_levels}"
+                )
+            variables.append(variable)
+        return cls(tuple(variables))
+
+    def encode(self, table: object, *, optional: Sequence[str] = ()) -> IntArray:
+        """Codes of a table in memory; columns that are no variable are passed over.
+
+        Parameters
+        ----------
+        table
+            Arrow table, pandas frame, mapping of column name to values; or an integer array of shape
+            (n_rows, n_variables), which is checked and given back.
+        optional
+            Variables whose column may be absent: they are missing in every row.
+
+        Returns
+        -------
+        ``code_dtype`` of shape (n_rows, n_variables); -1 is missing.
+
+        Raises
+        ------
+        SchemaError
+            If a column is absent, a value is no level of its variable, or a code is out of range.
+        """
+        if isinstance(table, np.ndarray):
+            return self.check_codes(table)
+        columns = as_arrow(table)
+        codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
+        for place, variable in enumerate(self.variables):
+            if variable.name not in columns.column_names:
+                if variable.name in optional:
+                    continue
+                raise SchemaError(
+                    f"column {variable.name!r} is absent; the table has {columns.column_names[:8]}. "
+                    "Add it (empty values are missing), or name it optional"
+                )
+            column = variable.encode_column(columns[variable.name])
+            bad = np.flatnonzero(column < MISSING)
+            if bad.size:
+                row = int(bad[0])
+                raise SchemaError(
+                    f"row {row}, column {variable.name!r}: {columns[variable.name][row].as_py()!r} "
+                    f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
+                    f"levels are {_abridged(variable.levels)}, missing is {_abridged(variable.missing)} "
+                    f"({bad.size} such rows)"
+                )
+            codes[:, place] = column
+        return codes
+
+    def check_codes(self, codes: np.ndarray[Any, Any]) -> IntArray:
+        """Check an array of codes and give it the schema's dtype.
+
+        Raises
+        ------
+        SchemaError
+            If shape, dtype or range is wrong.
+        """
+        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
+            raise SchemaError(
+                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables})"
+            )
+        if not np.issubdtype(codes.dtype, np.integer):
+            raise SchemaError(
+                f"codes has dtype {codes.dtype}; codes are integers, -1 where missing"
+            )
+        outside = (codes < MISSING) | (codes >= self.cardinalities)
+        if outside.any():
+            row, column = map(int, np.argwhere(outside)[0])
+            raise SchemaError(
+                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
+            )
+        return np.ascontiguousarray(codes, self.code_dtype)
+
+    def decode(self, codes: IntArray) -> pa.Table:
+        """Labels of codes: an Arrow table of texts, null where missing; the inverse of `encode`."""
+        codes = self.check_codes(codes)
+        columns = {}
+        for place, variable in enumerate(self.variables):
+            column = codes[:, place]
+            labels = pa.array(variable.levels, pa.string())
+            columns[variable.name] = labels.take(
+                pa.array(np.where(column < 0, 0, column), mask=column < 0)
+            )
+        return pa.table(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain JSON types."""
+        return {
+            "format": "pmf-schema-1",
+            "variables": [variable.to_json() for variable in self.variables],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schema:
+        """Build a schema from what `to_json` gives; a field ``review``, for people, is passed over.
+
+        Raises
+        ------
+        SchemaError
+            If the format or a field is not known.
+        """
+        if data.get("format") != "pmf-schema-1" or not isinstance(data.get("variables"), list):
+            raise SchemaError(
+                f"not a schema: format is {data.get('format')!r}, expected 'pmf-schema-1' with a list of variables"
+            )
+        return cls(tuple(Variable.from_json(variable) for variable in data["variables"]))
+
+    def save(self, path: str | Path, *, review: Sequence[str] = ()) -> None:
+        """Write the schema as JSON, with notes for the person who reviews it."""
+        data = self.to_json() | ({"review": list(review)} if review else {})
+        Path(path).write_text(
+            json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a JSON file.
+
+        Raises
+        ------
+        SchemaError
+            If the file is absent, not JSON, or not a schema.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SchemaError(
+                f"schema file {str(path)!r} does not exist; `pmf infer` drafts one"
+            ) from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise SchemaError(f"schema file {str(path)!r} is not JSON: {error}") from None
+        return cls.from_json(data)
+
+
+def as_arrow(table: object) -> pa.Table:
+    """Arrow table of a table in memory.
+
+    Raises
+    ------
+    SchemaError
+        If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame.
+    """
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if isinstance(table, Mapping):
+        return pa.table({str(name): _as_column(values) for name, values in table.items()})
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        return pa.table({str(name): _as_column(table[name]) for name in table.columns})
+    raise SchemaError(
+        f"table is a {type(table).__name__}; expected an Arrow table, a mapping of columns or a pandas frame"
+    )
+
+
+def _as_column(values: Any) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # a column of mixed types: levels are texts in the end
+        return pa.array(
+            [None if value is None else as_text(value) for value in values], pa.string()
+        )
+
+
+def _abridged(items: Sequence[str]) -> str:
+    return repr(list(items)) if len(items) <= 8 else f"{list(items[:8])} ... ({len(items)})"

@@ -1,0 +1,264 @@
+"""One variable: its levels, and how a raw value becomes a code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import SchemaError
+
+MISSING = -1
+"""Code of a value that was not given."""
+UNKNOWN = -2
+"""What encoding answers for a value that is none of the variable's levels; never stored."""
+UNDECODABLE = -3
+"""What encoding answers for bytes that are not UTF-8; never stored."""
+
+MAX_LEVELS = 32767
+"""Codes are int16 at the widest."""
+
+DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""Texts that mean "not given" unless a schema says otherwise."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A categorical variable.
+
+    Parameters
+    ----------
+    name
+        Column of a wide table, or value of the variable column of a long log.
+    levels
+        Labels in order; the code of a label is its place. At least one, all distinct.
+    values
+        A number per level, for an ordinal variable: what expected values are made of. None otherwise.
+    edges
+        For a continuous column, the interior bin edges, ``len(levels) - 1`` increasing numbers; level i
+        holds ``edges[i-1] <= x < edges[i]``. None otherwise.
+    missing
+        Texts that mean "not given".
+
+    Raises
+    ------
+    SchemaError
+        If levels are empty, repeated or too many, or values or edges do not fit them.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    values: tuple[float, ...] | None = None
+    edges: tuple[float, ...] | None = None
+    missing: tuple[str, ...] = DEFAULT_MISSING
+
+    def __post_init__(self) -> None:
+        n = len(self.levels)
+        if not 1 <= n <= MAX_LEVELS:
+            raise SchemaError(
+                f"variable {self.name!r} has {n} levels, outside [1, {MAX_LEVELS}]; "
+                "merge levels, give bin edges, or leave the variable out"
+            )
+        if self.values is not None and len(self.values) != n:
+            raise SchemaError(
+                f"variable {self.name!r} has {len(self.values)} values for {n} levels; give one value per level"
+            )
+        if self.values is not None and not all(map(math.isfinite, self.values)):
+            raise SchemaError(
+                f"variable {self.name!r} has a value that is not finite: {self.values}"
+            )
+        if self.edges is not None:
+            if len(self.edges) != n - 1:
+                raise SchemaError(
+                    f"variable {self.name!r} has {len(self.edges)} edges for {n} levels; "
+                    "interior edges are one fewer than the levels"
+                )
+            if not all(a < b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+                raise SchemaError(
+                    f"variable {self.name!r} has edges that do not increase: {self.edges}"
+                )
+        keys = [self._key(level) for level in self.levels]
+        if len(set(keys)) < n:
+            twice = sorted({k for k in keys if keys.count(k) > 1})
+            raise SchemaError(f"variable {self.name!r} has the same level more than once: {twice}")
+
+    @property
+    def cardinality(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether every level reads as a number, so that 5, "5" and "5.0" are one level."""
+        numbers = [_number(level) for level in self.levels]
+        return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
+
+    def _key(self, text: str) -> str:
+        if self.edges is None and self.is_numeric:
+            number = _number(text)
+            if number is not None:
+                return repr(number)
+        return text.strip()
+
+    @cached_property
+    def _codes(self) -> Mapping[str, int]:
+        codes = {self._key(level): code for code, level in enumerate(self.levels)}
+        # a text listed as missing is missing, even where it also reads as a level
+        return codes | {self._key(text): MISSING for text in self.missing}
+
+    def encode_value(self, value: object) -> int:
+        """Code of one raw value.
+
+        Parameters
+        ----------
+        value
+            Text, bytes in UTF-8, a number, a boolean or None.
+
+        Returns
+        -------
+        A code in [0, cardinality), or MISSING, UNKNOWN or UNDECODABLE.
+        """
+        if value is None:
+            return MISSING
+        if isinstance(value, bytes):
+            try:
+                value = value.decode("utf-8")
+            except UnicodeDecodeError:
+                return UNDECODABLE
+        text = as_text(value)
+        code = self._codes.get(self._key(text), UNKNOWN)
+        if self.edges is None or code == MISSING:
+            return code
+        number = _number(text)
+        if number is None:
+            return UNKNOWN
+        return int(np.searchsorted(np.asarray(self.edges), number, side="right"))
+
+    def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
+        """Codes of a column.
+
+        Parameters
+        ----------
+        column
+            Arrow values of length n_rows: text, bytes, numbers, booleans or a dictionary of these.
+
+        Returns
+        -------
+        int16 of shape (n_rows,): codes, MISSING, UNKNOWN or UNDECODABLE.
+        """
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if self.edges is not None and (
+            pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        ):
+            return self._encode_numbers(column)
+        if not pa.types.is_dictionary(column.type):
+            # a batch has few distinct values: Python looks at each of them once
+            column = column.dictionary_encode()
+        table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
+        lookup = np.array([*table, MISSING], np.int16)
+        places = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
+        codes: IntArray = lookup[places]
+        return codes
+
+    def _encode_numbers(self, column: pa.Array) -> IntArray:
+        numbers = column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
+        codes: IntArray = np.searchsorted(np.asarray(self.edges), numbers, side="right").astype(
+            np.int16
+        )
+        codes[np.isnan(numbers)] = MISSING
+        coded = [number for text in self.missing if (number := _number(text)) is not None]
+        codes[np.isin(numbers, coded)] = MISSING
+        return codes
+
+    def numeric_values(self) -> FloatArray:
+        """Values of the levels, float64 of shape (cardinality,).
+
+        Raises
+        ------
+        SchemaError
+            If the variable is not ordinal.
+        """
+        if self.values is None:
+            raise SchemaError(
+                f"variable {self.name!r} has no values, so it has no expected value; "
+                "give a number per level in the schema"
+            )
+        return np.asarray(self.values, np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as plain JSON types; absent ones are left out."""
+        out: dict[str, Any] = {"name": self.name, "levels": list(self.levels)}
+        if self.values is not None:
+            out["values"] = list(self.values)
+        if self.edges is not None:
+            out["edges"] = list(self.edges)
+        out["missing"] = list(self.missing)
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Variable:
+        """Build a variable from what `to_json` gives.
+
+        Raises
+        ------
+        SchemaError
+            If a field is missing, unknown or of another type.
+        """
+        known = {"name", "levels", "values", "edges", "missing"}
+        if unknown := sorted(set(data) - known):
+            raise SchemaError(
+                f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
+            )
+        for field in ("name", "levels"):
+            if field not in data:
+                raise SchemaError(f"a variable lacks its field {field!r}: {dict(data)}")
+        return cls(
+            str(data["name"]),
+            _texts(data, "levels"),
+            _numbers(data, "values"),
+            _numbers(data, "edges"),
+            _texts(data, "missing") if "missing" in data else DEFAULT_MISSING,
+        )
+
+
+def as_text(value: object) -> str:
+    """Text of a raw value as a level would be written: 5.0 is "5", True is "true"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number + 0.0 if math.isfinite(number) else None
+
+
+def _texts(data: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    items = data[field]
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise SchemaError(f"variable {data['name']!r}: {field} is {items!r}, not a list of texts")
+    return tuple(as_text(item) for item in items)
+
+
+def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
+    items = data.get(field)
+    if items is None:
+        return None
+    try:
+        return tuple(float(item) for item in items)
+    except (TypeError, ValueError):
+        raise SchemaError(
+            f"variable {data['name']!r}: {field} is {items!r}, not a list of numbers"
+        ) from None

@@ -1,0 +1,121 @@
+"""Named arrays in a Zarr v3 group, with dimension names, units and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+import zarr.codecs
+import zarr.errors
+
+from pmflib.errors import StoreError
+
+Array = npt.NDArray[Any]
+
+CHUNK_BYTES = 4 << 20
+"""Size of a chunk before compression, bytes."""
+
+
+def write_arrays(
+    path: Path,
+    arrays: Mapping[str, tuple[Array, Sequence[str]]],
+    attributes: Mapping[str, Any],
+) -> None:
+    """Write a new group.
+
+    Parameters
+    ----------
+    path
+        Folder of the group; must not exist.
+    arrays
+        Name of each array, with the array and the names of its dimensions.
+    attributes
+        Plain JSON types, kept as the group's attributes.
+    """
+    group = zarr.create_group(path, attributes=dict(attributes))
+    for name, (values, dims) in arrays.items():
+        created = create_array(group, name, values.shape, values.dtype, dims)
+        if values.size:
+            created[...] = values
+
+
+def create_array(
+    group: zarr.Group,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    dims: Sequence[str],
+    *,
+    chunk_rows: int | None = None,
+) -> Any:
+    """Create an empty array in a group, cut along its first dimension.
+
+    Parameters
+    ----------
+    group
+        An open group.
+    name, shape, dtype, dims
+        Of the new array; one name per dimension.
+    chunk_rows
+        Length of a chunk along the first dimension; by default as many rows as ``CHUNK_BYTES`` hold.
+
+    Returns
+    -------
+    The Zarr array.
+    """
+    dtype = np.dtype(dtype)
+    row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize)
+    if chunk_rows is None:
+        chunk_rows = min(max(shape[0], 1), CHUNK_BYTES // row_bytes)
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=dtype,
+        chunks=(max(1, chunk_rows), *(max(1, n) for n in shape[1:])),
+        # level 1 was both the smallest and the fastest of zstd on codes
+        compressors=zarr.codecs.ZstdCodec(level=1),
+        fill_value=0,
+        dimension_names=tuple(dims),
+    )
+
+
+def read_arrays(
+    path: Path, names: Sequence[str] | None = None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read a group: arrays by name (all of them unless named), and attributes.
+
+    Raises
+    ------
+    StoreError
+        If there is no readable group, or an array is missing.
+    """
+    group = open_group(path)
+    try:
+        wanted = sorted(group.array_keys()) if names is None else names
+        return {name: group[name][...] for name in wanted}, dict(group.attrs)  # type: ignore[index,misc]
+    except (KeyError, OSError, ValueError, RuntimeError) as error:
+        raise StoreError(
+            f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
+        ) from error
+
+
+def open_group(path: Path) -> zarr.Group:
+    """Open a group for reading.
+
+    Raises
+    ------
+    StoreError
+        If there is no Zarr group at the path.
+    """
+    try:
+        return zarr.open_group(path, mode="r")
+    except (
+        FileNotFoundError,
+        zarr.errors.GroupNotFoundError,
+        zarr.errors.NodeNotFoundError,
+    ) as error:
+        raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it") from error

@@ -1,0 +1,269 @@
+"""Artefacts: identity known before the work, published atomically, never changed after."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pmflib.errors import StoreError
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What stages hand to each other: which artefact, not its content.
+
+    Parameters
+    ----------
+    kind
+        What it is: "source", "samples", "counts", "model", ...
+    identity
+        SHA-256 of (kind, digests of the inputs, options, version): known before the work.
+    digest
+        SHA-256 of the content.
+    path
+        Place relative to the store; empty for a raw source, which stays where it is.
+    """
+
+    kind: str
+    identity: str
+    digest: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One manifest entry: an artefact, what it was made from, and how.
+
+    Parameters
+    ----------
+    reference
+        The artefact.
+    inputs
+        Role and reference of everything it was made from: the edges of the lineage graph.
+    options
+        The options that matter for the content.
+    version
+        Version of the algorithm.
+    summary
+        What a person wants to know of it: row counts, log-likelihood, ...
+    """
+
+    reference: Reference
+    inputs: dict[str, Reference]
+    options: dict[str, Any]
+    version: int
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Entry as plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+        """Build an entry from what `to_json` gives."""
+        return cls(
+            Reference(**data["reference"]),
+            {role: Reference(**reference) for role, reference in data["inputs"].items()},
+            dict(data["options"]),
+            int(data["version"]),
+            dict(data["summary"]),
+        )
+
+
+class Store:
+    """A folder of artefacts and their manifest.
+
+    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically; ``<kind>/<digest>/`` the
+    content; ``work/<identity>/`` checkpoints of work under way; ``tmp/`` what is being written.
+
+    Parameters
+    ----------
+    root
+        The folder; made if absent.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        for name in ("manifest", "tmp", "work"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+
+    def locate(self, reference: Reference) -> Path:
+        """Folder of an artefact.
+
+        Raises
+        ------
+        StoreError
+            If it is not in the store.
+        """
+        path = self.root / reference.path
+        if not reference.path or not path.exists():
+            raise StoreError(
+                f"{reference.kind} {reference.digest[:12]} is not in store {str(self.root)!r}; run the pipeline again"
+            )
+        return path
+
+    def find(self, identity: str) -> Entry | None:
+        """Entry of an identity, or None if it was never published, or its content is gone."""
+        try:
+            entry = Entry.from_json(
+                json.loads((self.root / "manifest" / f"{identity}.json").read_text("utf-8"))
+            )
+        except FileNotFoundError:
+            return None
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"manifest entry {identity[:12]} is damaged ({error}); delete manifest/{identity}.json to rebuild it"
+            ) from error
+        if entry.reference.path and not (self.root / entry.reference.path).exists():
+            return None
+        return entry
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, in order of identity."""
+        for path in sorted((self.root / "manifest").glob("*.json")):
+            if (entry := self.find(path.stem)) is not None:
+                yield entry
+
+    def build(
+        self,
+        kind: str,
+        *,
+        inputs: Mapping[str, Reference],
+        options: Mapping[str, Any],
+        version: int,
+        write: Callable[[Path], Mapping[str, Any]],
+    ) -> Entry:
+        """Return the artefact of an identity; do the work only if the manifest does not have it.
+
+        Parameters
+        ----------
+        kind
+            Kind of artefact; also the folder it goes to.
+        inputs
+            What it is made from, by role.
+        options
+            Plain JSON types: every option that changes the content, and no other.
+        version
+            Version of the algorithm; raise it when the same inputs give other bits.
+        write
+            Fills an empty folder and returns the summary. It must be deterministic: equal identity, equal bytes.
+
+        Returns
+        -------
+        The manifest entry.
+        """
+        identity = identify(kind, inputs, options, version)
+        if (found := self.find(identity)) is not None:
+            return found
+        tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        tmp.mkdir(parents=True)
+        try:
+            summary = dict(write(tmp))
+            digest = digest_tree(tmp)
+            place = self._publish(tmp, kind, digest)
+        finally:
+            shutil.rmtree(tmp, ignore_errors=True)
+        entry = Entry(
+            Reference(kind, identity, digest, place), dict(inputs), dict(options), version, summary
+        )
+        self._record(entry)
+        shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
+        return entry
+
+    def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
+        """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
+        identity = identify("source", {}, {"name": name, "digest": digest}, 1)
+        entry = Entry(
+            Reference("source", identity, digest, ""), {}, {"name": name}, 1, dict(summary)
+        )
+        self._record(entry)
+        return entry
+
+    def work_folder(self, identity: str) -> Path:
+        """Folder for checkpoints of the work on an identity; gone once it is published."""
+        path = self.root / "work" / identity
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def drop_leftovers(self) -> int:
+        """Delete what runs that were killed left in ``tmp/``, and say how many; a live process's work stays."""
+        dropped = 0
+        for path in (self.root / "tmp").iterdir():
+            pid = path.name.rsplit("-", 2)[-2]
+            if not (pid.isdigit() and _is_alive(int(pid))):
+                shutil.rmtree(path, ignore_errors=True)
+                dropped += 1
+        return dropped
+
+    def _publish(self, tmp: Path, kind: str, digest: str) -> str:
+        place = f"{kind}/{digest[:24]}"
+        target = self.root / place
+        target.parent.mkdir(exist_ok=True)
+        for path in tmp.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        try:
+            os.rename(tmp, target)
+        except OSError:
+            if not target.is_dir():
+                raise
+            # another run published the same content first: names are digests, so it is ours too
+        _sync(target.parent)
+        return place
+
+    def _record(self, entry: Entry) -> None:
+        text = json.dumps(entry.to_json(), indent=1, sort_keys=True, ensure_ascii=False)
+        replace_file(self.root / "manifest" / f"{entry.reference.identity}.json", text.encode())
+
+
+def identify(
+    kind: str, inputs: Mapping[str, Reference], options: Mapping[str, Any], version: int
+) -> str:
+    """Identity of an artefact that is yet to be made: SHA-256 over its kind, inputs' digests, options and version."""
+    digests = {role: reference.digest for role, reference in inputs.items()}
+    text = json.dumps([kind, digests, options, version], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_tree(path: Path) -> str:
+    """SHA-256 of a folder: of the relative name and the content of every file, in order of name."""
+    total = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        total.update(file.relative_to(path).as_posix().encode() + b"\0")
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
+    tmp = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    tmp.write_bytes(content)
+    _sync(tmp)
+    os.replace(tmp, path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,233 @@
+"""Sample blocks on disk: one writer per partition, blocks of a single fold each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.schema import Schema
+from pmflib.store.arrays import create_array, open_group, read_arrays
+
+BLOCK_BYTES = 4 << 20
+"""Size of a block of codes, bytes: what a worker reads at once."""
+MAX_BLOCK_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class BlockReference:
+    """Where a block is.
+
+    Parameters
+    ----------
+    path
+        Folder of the partition, as a string: it travels to workers.
+    start, stop
+        Rows of the partition.
+    fold
+        Fold that all its samples belong to.
+    n_observed
+        Number of observed cells: what counting and EM cost.
+    """
+
+    path: str
+    start: int
+    stop: int
+    fold: int
+    n_observed: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return self.stop - self.start
+
+
+def choose_block_rows(n_variables: int) -> int:
+    """Rows of a block of dense codes of about ``BLOCK_BYTES``."""
+    return int(min(MAX_BLOCK_ROWS, max(1, BLOCK_BYTES // n_variables)))
+
+
+class SampleWriter:
+    """Writes one partition, sample by sample group, in memory that does not grow with it.
+
+    Samples are dealt to folds as they come and written out block by block, so that every block holds
+    samples of one fold and folds are exchangeable however the source is sorted. Equal calls of `append` give
+    equal bytes.
+
+    Parameters
+    ----------
+    path
+        Folder of the new Zarr group; must not exist.
+    schema
+        Kept in the group's attributes.
+    sparse
+        Whether to store level indices instead of codes.
+    attributes
+        More attributes, plain JSON types.
+    block_rows
+        Rows of a full block; by default about ``BLOCK_BYTES`` of codes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        *,
+        sparse: bool,
+        attributes: Mapping[str, Any] | None = None,
+        block_rows: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self.sparse = sparse
+        self.block_rows = block_rows or choose_block_rows(schema.n_variables)
+        layout = {
+            "layout": "sparse" if sparse else "dense",
+            "missing": -1,
+            "schema": schema.to_json(),
+        }
+        self._group = zarr.create_group(path, attributes={**(attributes or {}), **layout})
+        self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
+        self._blocks: list[tuple[int, int, int, int]] = []
+        self._n_rows = 0
+        self._n_observed = 0
+        self._arrays: dict[str, Any] = {}
+
+    def append(
+        self,
+        block: Block,
+        folds: IntArray,
+        rows: IntArray,
+        samples: npt.NDArray[np.object_] | None = None,
+    ) -> None:
+        """Add samples.
+
+        Parameters
+        ----------
+        block
+            Valid samples, dense or sparse; stored in the writer's layout.
+        folds
+            Fold of each sample, shape (n_rows,).
+        rows
+            int64 of shape (n_rows,): row of the source that the sample came from, -1 where it has no single one.
+        samples
+            Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
+        """
+        if samples is None:
+            samples = np.full(block.n_rows, b"", object)
+        if self.sparse:
+            block = block.to_sparse(self.schema.offsets)
+        else:
+            block = DenseBlock(block.to_codes(self.schema.offsets))
+        for fold in np.unique(folds):
+            mine = np.flatnonzero(folds == fold)
+            waiting = self._pending.setdefault(int(fold), [])
+            waiting.append((block.take(mine), rows[mine], samples[mine]))
+            if sum(part[0].n_rows for part in waiting) >= self.block_rows:
+                self._flush(int(fold), keep_rest=True)
+
+    def _flush(self, fold: int, *, keep_rest: bool) -> None:
+        blocks, rows, samples = zip(*self._pending.pop(fold), strict=True)
+        whole = concatenate_blocks(blocks, self.schema.offsets)
+        row, sample = np.concatenate(rows), np.concatenate(samples)
+        stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
+        for start in range(0, stop, self.block_rows):
+            part = np.arange(start, min(start + self.block_rows, stop))
+            self._write(fold, whole.take(part), row[part], sample[part])
+        if stop < whole.n_rows:
+            rest = np.arange(stop, whole.n_rows)
+            self._pending[fold] = [(whole.take(rest), row[rest], sample[rest])]
+
+    def _write(
+        self, fold: int, block: Block, rows: IntArray, samples: npt.NDArray[np.object_]
+    ) -> None:
+        if isinstance(block, SparseBlock):
+            n_observed = len(block.indices)
+            self._extend("indices", block.indices, ("observation",))
+            self._extend("indptr", block.indptr[1:] + self._n_observed, ("sample",))
+        else:
+            n_observed = int(np.count_nonzero(block.codes >= 0))
+            self._extend("codes", block.codes, ("sample", "variable"), chunk_rows=self.block_rows)
+        self._extend("row", rows, ("sample",))
+        lengths = np.fromiter(map(len, samples), np.int32, len(samples))
+        self._extend("sample_length", lengths, ("sample",))
+        self._extend("sample_bytes", np.frombuffer(b"".join(samples), np.uint8), ("byte",))
+        self._blocks.append((self._n_rows, self._n_rows + block.n_rows, fold, n_observed))
+        self._n_rows += block.n_rows
+        self._n_observed += n_observed
+
+    def _extend(
+        self, name: str, values: npt.NDArray[Any], dims: Sequence[str], *, chunk_rows: int = 1 << 18
+    ) -> None:
+        if name not in self._arrays:
+            shape = (0, *values.shape[1:])
+            self._arrays[name] = create_array(
+                self._group, name, shape, values.dtype, dims, chunk_rows=chunk_rows
+            )
+        if values.shape[0]:
+            self._arrays[name].append(values)
+
+    def close(self) -> dict[str, int]:
+        """Write what is left; return the numbers of samples, observed cells and blocks."""
+        for fold in sorted(self._pending):
+            self._flush(fold, keep_rest=False)
+        if not self._blocks:
+            # an empty partition is legal: arrays of no rows
+            empty = DenseBlock(np.empty((0, self.schema.n_variables), self.schema.code_dtype))
+            block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
+            self._write(0, block, np.empty(0, np.int64), np.empty(0, object))
+            self._blocks.clear()
+        table = np.array(self._blocks, np.int64).reshape(-1, 4)
+        blocks = create_array(
+            self._group, "blocks", table.shape, table.dtype, ("block", "start stop fold observed")
+        )
+        if table.size:
+            blocks[...] = table
+        return {"samples": self._n_rows, "observed": self._n_observed, "blocks": len(self._blocks)}
+
+
+def list_blocks(path: Path) -> list[BlockReference]:
+    """Blocks of a partition, in the order they were written."""
+    table = open_group(path)["blocks"][...]  # type: ignore[index]
+    return [BlockReference(str(path), *map(int, row)) for row in np.asarray(table)]
+
+
+def read_block(reference: BlockReference) -> Block:
+    """Read a block.
+
+    Raises
+    ------
+    StoreError
+        If the partition is gone or damaged.
+    """
+    group = open_group(Path(reference.path))
+    start, stop = reference.start, reference.stop
+    if group.attrs["layout"] == "dense":
+        return DenseBlock(np.asarray(group["codes"][start:stop]))  # type: ignore[index]
+    ends = np.asarray(group["indptr"][max(start - 1, 0) : stop], np.int64)  # type: ignore[index]
+    indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
+    indices = np.asarray(group["indices"][int(indptr[0]) : int(indptr[-1])])  # type: ignore[index]
+    return SparseBlock(indptr - indptr[0], indices)
+
+
+def read_origins(path: Path) -> tuple[IntArray, list[str]]:
+    """Where the samples of a partition came from, in the order of its rows.
+
+    Returns
+    -------
+    int64 of shape (n_rows,), rows of the source (-1 where a sample has no single one), and the identifiers
+    ("" where the source has none).
+    """
+    arrays, _ = read_arrays(path, ["row", "sample_length", "sample_bytes"])
+    ends = np.cumsum(arrays["sample_length"], dtype=np.int64)
+    text = arrays["sample_bytes"].tobytes()
+    starts = ends - arrays["sample_length"]
+    return arrays["row"], [
+        text[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
