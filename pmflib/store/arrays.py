@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -103,8 +103,8 @@ def read_arrays(
         ) from error
 
 
-def open_group(path: Path) -> zarr.Group:
-    """Open a group for reading.
+def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
+    """Open a group for reading, or ("a") for its one writer.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def open_group(path: Path) -> zarr.Group:
         If there is no Zarr group at the path.
     """
     try:
-        return zarr.open_group(path, mode="r")
+        return zarr.open_group(path, mode=mode)
     except (
         FileNotFoundError,
         zarr.errors.GroupNotFoundError,

@@ -1,0 +1,326 @@
+"""Expectation-maximisation: sufficient statistics of a block, the update, and the loop over passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import Block, DenseBlock
+from pmflib.errors import PmfError
+
+FLOOR = 1e-300
+"""Probabilities are floored here before their logarithm is taken, and nowhere else."""
+
+
+@dataclass(frozen=True)
+class EMStatistics:
+    """Sufficient statistics of some samples under one model.
+
+    Parameters
+    ----------
+    level_mass
+        float64 of shape (n_levels, rank): posterior mass of the samples that hold each level.
+    state_mass
+        float64 of shape (rank,): posterior mass of the samples with anything observed.
+    log_likelihood
+        Nats, over the samples.
+    n_rows
+        Number of samples.
+    """
+
+    level_mass: FloatArray
+    state_mass: FloatArray
+    log_likelihood: float
+    n_rows: int
+
+    @classmethod
+    def zero(cls, n_levels: int, rank: int) -> EMStatistics:
+        """Statistics of no samples: the identity of `merge`."""
+        return cls(np.zeros((n_levels, rank)), np.zeros(rank), 0.0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.level_mass.nbytes + self.state_mass.nbytes
+
+    @staticmethod
+    def merge(parts: Sequence[EMStatistics]) -> EMStatistics:
+        """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
+        level_mass, state_mass = parts[0].level_mass.copy(), parts[0].state_mass.copy()
+        log_likelihood, n_rows = parts[0].log_likelihood, parts[0].n_rows
+        for part in parts[1:]:
+            level_mass += part.level_mass
+            state_mass += part.state_mass
+            log_likelihood += part.log_likelihood
+            n_rows += part.n_rows
+        return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """Dirichlet pseudo-counts.
+
+    Parameters
+    ----------
+    levels
+        float64 of shape (n_levels,), added to every latent state's mass of each level.
+    state
+        Added to the mass of every latent state.
+    """
+
+    levels: FloatArray
+    state: float = 0.0
+
+    @classmethod
+    def shaped_by(cls, singles: FloatArray, offsets: IntArray, strength: float) -> Smoothing:
+        """Pseudo-counts in proportion to the variables' own PMFs, on average ``strength`` per level.
+
+        Parameters
+        ----------
+        singles
+            float64 of shape (n_levels,), PMF of each variable.
+        offsets
+            int64 of shape (n_variables + 1,).
+        strength
+            Mean pseudo-count of a level, at least 0; 0 is maximum likelihood.
+
+        Raises
+        ------
+        PmfError
+            If the strength is negative or not finite.
+        """
+        if not 0 <= strength < math.inf:
+            raise PmfError(f"smoothing is {strength}; give a pseudo-count of at least 0")
+        sizes = np.diff(offsets)
+        return cls(strength * singles * np.repeat(sizes, sizes))
+
+    def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
+        """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""
+        weighted = self.levels > 0
+        penalty = float(
+            self.levels[weighted] @ np.log(np.maximum(factors[weighted], FLOOR)).sum(axis=1)
+        )
+        if self.state:
+            penalty += self.state * float(np.log(np.maximum(prior, FLOOR)).sum())
+        return penalty
+
+
+def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of a model's parameters, floored; what block statistics are computed from."""
+    return np.log(np.maximum(prior, FLOOR)), np.log(np.maximum(factors, FLOOR))
+
+
+def em_statistics(
+    block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
+) -> EMStatistics:
+    """E-step over one block.
+
+    Parameters
+    ----------
+    block
+        Valid samples; rows with nothing observed add nothing but to the number of rows.
+    offsets
+        int64 of shape (n_variables + 1,).
+    log_prior, log_factors
+        As from `take_logs`: float64 of shapes (rank,) and (n_levels, rank).
+
+    Returns
+    -------
+    The block's sufficient statistics: the same bits for a dense and a sparse block of the same samples.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
+    """
+    from pmflib.kernels.em import (
+        add_statistics_dense,
+        add_statistics_sparse,
+    )  # numba loads on first use
+
+    level_mass, state_mass = np.zeros_like(log_factors), np.zeros_like(log_prior)
+    if isinstance(block, DenseBlock):
+        log_likelihood = add_statistics_dense(
+            block.codes, offsets, log_prior, log_factors, level_mass, state_mass
+        )
+    else:
+        log_likelihood = add_statistics_sparse(
+            block.indptr, block.indices, log_prior, log_factors, level_mass, state_mass
+        )
+    return EMStatistics(level_mass, state_mass, float(log_likelihood), block.n_rows)
+
+
+def m_step(
+    statistics: EMStatistics,
+    offsets: IntArray,
+    smoothing: Smoothing,
+    prior: FloatArray,
+    factors: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Maximise the expected log-likelihood plus the smoothing's penalty.
+
+    Parameters
+    ----------
+    statistics
+        Of all training samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    smoothing
+        Pseudo-counts.
+    prior, factors
+        The model that the statistics were taken under: what nothing was learnt about keeps its value.
+
+    Returns
+    -------
+    Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
+    """
+    mass = statistics.level_mass + smoothing.levels[:, None]
+    sizes = np.diff(offsets)
+    totals = np.repeat(np.add.reduceat(mass, offsets[:-1], axis=0), sizes, axis=0)
+    new_factors = np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), factors)
+    states = statistics.state_mass + smoothing.state
+    total = states.sum()
+    return (states / total if total > 0 else prior), new_factors
+
+
+@dataclass(frozen=True)
+class EMState:
+    """Where the loop stands: enough to go on from, to the same bits.
+
+    Parameters
+    ----------
+    prior, factors
+        Current model, float64 of shapes (rank,) and (n_levels, rank).
+    loss_history
+        Objective before each pass, nats per sample, negated so that it never rises: minus the log-likelihood and
+        minus the smoothing's penalty.
+    log_likelihoods
+        Training log-likelihood before each pass, nats per sample.
+    held_out
+        Held-out log-likelihood after each pass, nats per sample; its first entry is the start's.
+    best_prior, best_factors
+        The model with the best held-out log-likelihood; None without held-out samples.
+    converged
+        Whether the loop has met its tolerance, or its patience has run out.
+    """
+
+    prior: FloatArray
+    factors: FloatArray
+    loss_history: tuple[float, ...] = ()
+    log_likelihoods: tuple[float, ...] = ()
+    held_out: tuple[float, ...] = ()
+    best_prior: FloatArray | None = None
+    best_factors: FloatArray | None = None
+    converged: bool = False
+
+    @property
+    def n_passes(self) -> int:
+        """Number of passes made."""
+        return len(self.loss_history)
+
+    @property
+    def best_pass(self) -> int:
+        """Pass after which the chosen model stood; 0 is the start."""
+        return int(np.argmax(self.held_out)) if self.held_out else self.n_passes
+
+
+Evaluate = Callable[[FloatArray, FloatArray], EMStatistics]
+"""Sufficient statistics of a set of samples under a prior and factors."""
+
+
+def run_em(
+    evaluate: Evaluate,
+    state: EMState,
+    offsets: IntArray,
+    *,
+    smoothing: Smoothing,
+    max_passes: int,
+    tol: float,
+    validate: Evaluate | None = None,
+    patience: int = 10,
+    on_pass: Callable[[EMState], None] | None = None,
+) -> EMState:
+    """Make passes until the objective settles, or the held-out likelihood has stopped rising.
+
+    Parameters
+    ----------
+    evaluate
+        Statistics of the training samples: in memory, or a map-reduce over partitions.
+    state
+        Start, or a checkpoint to go on from.
+    offsets
+        int64 of shape (n_variables + 1,).
+    smoothing
+        Pseudo-counts.
+    max_passes
+        Passes in all, counting those of a checkpoint.
+    tol
+        Relative change of the objective below which the loop has converged, at least 0.
+    validate
+        Statistics of held-out samples. With it the held-out log-likelihood is looked at after every pass, the model
+        with the best one is kept, and `tol` does not stop the loop.
+    patience
+        Passes without a better held-out log-likelihood before stopping.
+    on_pass
+        Called with the state after each pass: checkpoints, progress.
+
+    Returns
+    -------
+    The state at the end. Its objective never rises from pass to pass.
+    """
+    if validate is not None and not state.held_out:
+        first = _mean(validate(state.prior, state.factors))
+        state = replace(
+            state, held_out=(first,), best_prior=state.prior, best_factors=state.factors
+        )
+    while state.n_passes < max_passes and not state.converged:
+        statistics = evaluate(state.prior, state.factors)
+        state = _advance(state, statistics, offsets, smoothing, tol if validate is None else None)
+        if validate is not None:
+            state = _judge(state, _mean(validate(state.prior, state.factors)), patience)
+        if on_pass is not None:
+            on_pass(state)
+    return state
+
+
+def _advance(
+    state: EMState,
+    statistics: EMStatistics,
+    offsets: IntArray,
+    smoothing: Smoothing,
+    tol: float | None,
+) -> EMState:
+    """Update the model, and note the objective of the model before."""
+    n_rows = max(statistics.n_rows, 1)
+    penalty = smoothing.log_penalty(state.prior, state.factors)
+    loss = -(statistics.log_likelihood + penalty) / n_rows
+    settled = (
+        tol is not None
+        and bool(state.loss_history)
+        and abs(state.loss_history[-1] - loss) <= tol * max(abs(loss), FLOOR)
+    )
+    prior, factors = m_step(statistics, offsets, smoothing, state.prior, state.factors)
+    return replace(
+        state,
+        prior=prior,
+        factors=factors,
+        loss_history=(*state.loss_history, loss),
+        log_likelihoods=(*state.log_likelihoods, statistics.log_likelihood / n_rows),
+        converged=settled,
+    )
+
+
+def _judge(state: EMState, held_out: float, patience: int) -> EMState:
+    """Note the held-out log-likelihood of the model, and keep the model if it is the best so far."""
+    better = held_out > max(state.held_out)
+    state = replace(state, held_out=(*state.held_out, held_out))
+    if better:
+        return replace(state, best_prior=state.prior, best_factors=state.factors)
+    return replace(state, converged=len(state.held_out) - 1 - state.best_pass >= patience)
+
+
+def _mean(statistics: EMStatistics) -> float:
+    return statistics.log_likelihood / max(statistics.n_rows, 1)

@@ -1,0 +1,250 @@
+"""From counts to a model, and from samples in memory to a refined one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.counts import PairCounts, count_pairs
+from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, em_statistics, run_em, take_logs
+from pmflib.errors import ConvergenceWarning, PmfError, RankError
+from pmflib.marginals import Marginals
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.solvers.random_start import start_random
+from pmflib.solvers.spa import fit_spa
+
+Method = Literal["auto", "spa", "random"]
+
+AUTO_SMOOTHING = 1.0
+"""Mean pseudo-count per level and latent state when none is asked for."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A model and how it was reached.
+
+    Parameters
+    ----------
+    model
+        The fitted joint PMF.
+    loss_history
+        What the method lowers, per iteration or pass; never rises. Nats: mean KL divergence over the observed pairs
+        for a fit of counts, minus the penalised log-likelihood per sample for EM.
+    held_out
+        Held-out log-likelihood per sample, nats, after each pass; empty without held-out samples.
+    best_pass
+        Pass after which the model stood (EM), or the number of iterations.
+    converged
+        Whether the method met its tolerance.
+    method
+        What made the model.
+    notes
+        What a careful user should know.
+    """
+
+    model: JointPMF
+    loss_history: tuple[float, ...]
+    held_out: tuple[float, ...]
+    best_pass: int
+    converged: bool
+    method: str
+    notes: tuple[str, ...] = ()
+
+
+def fit(
+    counts: PairCounts,
+    rank: int,
+    *,
+    method: Method = "auto",
+    rng: np.random.Generator | int = 0,
+) -> FitResult:
+    """Fit a model to pairwise co-occurrence counts; the cost does not depend on the number of samples.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts; their folds are added up.
+    rank
+        Number of latent states, at least 1.
+    method
+        "spa": CNMF-SPA. "random": the marginals, shaken, as a start for EM. "auto": spa, or random where the
+        counts cannot carry the rank; the result's method and notes say which and why.
+    rng
+        Generator, or a seed for one; only random uses it.
+
+    Returns
+    -------
+    The model and how it was reached.
+
+    Raises
+    ------
+    RankError
+        If the rank is below 1, or (spa) above what the variables and their counts can carry.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals", Alg. 2.
+    """
+    if rank < 1:
+        raise RankError(f"rank is {rank}; give at least 1")
+    marginals = Marginals.from_counts(counts)
+    notes: tuple[str, ...] = ()
+    if method != "random":
+        try:
+            found = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=rank)
+        except RankError as error:
+            if method == "spa":
+                raise
+            notes = (f"random start, because spa cannot: {error}",)
+        else:
+            model = JointPMF(found.prior, found.factors, counts.schema, {"method": "spa"})
+            return FitResult(
+                model, found.loss_history, (), found.n_iter, found.converged, "spa", found.notes
+            )
+    generator = np.random.default_rng(rng)
+    prior, factors = start_random(marginals.singles, marginals.offsets, rank=rank, rng=generator)
+    model = JointPMF(prior, factors, counts.schema, {"method": "random"})
+    return FitResult(model, (), (), 0, True, "random", notes)
+
+
+def choose_smoothing(strength: float | Literal["auto"]) -> float:
+    """Pseudo-count per level that "auto" stands for, or the number given."""
+    return AUTO_SMOOTHING if strength == "auto" else strength
+
+
+def finish_em(
+    state: EMState, schema: Schema, *, start: str, max_passes: int, notes: tuple[str, ...] = ()
+) -> FitResult:
+    """Turn the end of the EM loop into a result; warn if it stopped at its limit of passes.
+
+    Parameters
+    ----------
+    state
+        End of `run_em`.
+    schema
+        Variables of the model.
+    start
+        Method that made the start.
+    max_passes
+        Limit that the loop ran under.
+    notes
+        Kept in the result.
+    """
+    if not state.converged and max_passes > 0:
+        warnings.warn(
+            f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    prior = state.prior if state.best_prior is None else state.best_prior
+    factors = state.factors if state.best_factors is None else state.best_factors
+    method = f"{start}+em"
+    model = JointPMF(prior, factors, schema, {"method": method, "passes": state.best_pass})
+    return FitResult(
+        model, state.loss_history, state.held_out, state.best_pass, state.converged, method, notes
+    )
+
+
+def fit_em(
+    codes: object,
+    model: JointPMF | None = None,
+    *,
+    rank: int | None = None,
+    schema: Schema | None = None,
+    validation: object | None = None,
+    smoothing: float | Literal["auto"] = "auto",
+    max_passes: int = 200,
+    tol: float = 1e-6,
+    patience: int = 10,
+    rng: np.random.Generator | int = 0,
+) -> FitResult:
+    """Refine a model by EM on samples in memory, or fit one of a given rank.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+    model
+        Start; or give a rank, and the start comes from the samples' own counts (`fit`, method "auto").
+    rank
+        Number of latent states, where no model is given.
+    schema
+        Variables, where no model is given; by default read off the samples.
+    validation
+        Held-out samples: their log-likelihood chooses the number of passes.
+    smoothing
+        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``.
+    max_passes, tol, patience
+        As in `run_em`.
+    rng
+        Generator, or a seed for one; only a random start uses it.
+
+    Returns
+    -------
+    The model and how it was reached.
+
+    Raises
+    ------
+    PmfError
+        If neither or both of model and rank are given, or there are no samples.
+    SchemaError
+        If samples do not fit the schema.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the loop stops at ``max_passes``.
+    """
+    if (model is None) == (rank is None):
+        raise PmfError(
+            f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"
+        )
+    if model is not None:
+        schema = model.schema
+    elif schema is None:
+        schema = _read_off(codes)
+    encoded = schema.encode(codes)
+    if not len(encoded):
+        raise PmfError("codes has no rows; EM needs at least one sample")
+    counts = count_pairs(encoded, schema, n_folds=1)
+    notes: tuple[str, ...] = ()
+    start = "given"
+    if model is None:
+        assert rank is not None
+        begun = fit(counts, rank, rng=rng)
+        model, notes, start = begun.model, begun.notes, begun.method
+    shape = Smoothing.shaped_by(
+        Marginals.from_counts(counts).singles, schema.offsets, choose_smoothing(smoothing)
+    )
+    state = run_em(
+        _evaluate_in_memory(encoded, schema.offsets),
+        EMState(model.prior, model.factors),
+        schema.offsets,
+        smoothing=shape,
+        max_passes=max_passes,
+        tol=tol,
+        validate=None
+        if validation is None
+        else _evaluate_in_memory(schema.encode(validation), schema.offsets),
+        patience=patience,
+    )
+    return finish_em(state, schema, start=start, max_passes=max_passes, notes=notes)
+
+
+def _evaluate_in_memory(codes: IntArray, offsets: IntArray) -> Evaluate:
+    def evaluate(prior: FloatArray, factors: FloatArray) -> EMStatistics:
+        return em_statistics(DenseBlock(codes), offsets, *take_logs(prior, factors))
+
+    return evaluate
+
+
+def _read_off(codes: object) -> Schema:
+    if isinstance(codes, np.ndarray) and codes.ndim == 2 and codes.size:
+        return Schema.from_cardinalities(np.maximum(codes.max(axis=0) + 1, 1))
+    return Schema.infer(codes)

@@ -1,0 +1,229 @@
+"""Blocks on Dask: clients, and maps whose merge tree has a fixed shape."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pmflib.errors import ConfigError
+from pmflib.plan import FAN_IN
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Client = Any
+"""A Dask client; None stands for this thread alone."""
+
+RETRIES = 2
+"""Times that a block is tried again when its task fails."""
+
+
+@contextmanager
+def open_client(
+    address: str = "", workers: int = 0, *, processes: bool = False
+) -> Iterator[Client]:
+    """Connect to a Dask scheduler, or start workers on this machine for as long as the context lasts.
+
+    Parameters
+    ----------
+    address
+        Scheduler to connect to; empty starts a cluster here, on loopback.
+    workers
+        Workers to start here, one thread each; 0 = one per core that this process may use.
+    processes
+        Whether workers are processes; else they are threads of this one.
+
+    Yields
+    ------
+    The client.
+
+    Raises
+    ------
+    ConfigError
+        If no scheduler answers at the address.
+    """
+    from distributed import Client, LocalCluster
+
+    if address:
+        try:
+            client = Client(address, set_as_default=False, timeout=30)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ConfigError(
+                f"cluster.address = {address!r}: no Dask scheduler answers ({error}); start one, or leave it empty"
+            ) from error
+        with client:
+            yield client
+        return
+    n = workers or len(os.sched_getaffinity(0))
+    with (
+        LocalCluster(
+            n_workers=n if processes else 1,
+            threads_per_worker=1 if processes else n,
+            processes=processes,
+            host="127.0.0.1" if processes else None,
+            # ":0" and not None, which still asks for the default port
+            dashboard_address=":0",
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def count_threads(client: Client) -> int:
+    """Threads that work for a client; 1 without one."""
+    return 1 if client is None else max(1, sum(client.nthreads().values()))
+
+
+def find_memory_limit() -> int:
+    """Bytes that a plan may use on this machine: 70 % of what is free, and of what the process is allowed."""
+    import psutil
+    from distributed.system import MEMORY_LIMIT
+
+    return int(0.7 * min(MEMORY_LIMIT, psutil.virtual_memory().available))
+
+
+@dataclass(frozen=True)
+class PendingResult(Generic[R]):
+    """A result under way.
+
+    Parameters
+    ----------
+    root
+        Future of the merged result, or the result itself where there is no client.
+    leaves
+        Futures of the parts, for progress.
+    """
+
+    root: Any
+    leaves: Sequence[Any]
+
+    def n_done(self) -> int:
+        """Parts finished so far."""
+        return sum(leaf.done() for leaf in self.leaves)
+
+    def wait(self, on_progress: Callable[[], None] | None = None) -> R:
+        """Wait for the result; call ``on_progress`` about twice a second meanwhile."""
+        if not hasattr(self.root, "result"):
+            return self.root  # type: ignore[no-any-return]
+        while not self.root.done():
+            deadline = time.monotonic() + 0.5
+            while not self.root.done() and time.monotonic() < deadline:
+                time.sleep(0.002)
+            if on_progress is not None:
+                on_progress()
+        return self.root.result()  # type: ignore[no-any-return]
+
+
+def start_blocks(
+    client: Client,
+    function: Callable[..., R],
+    items: Sequence[Any],
+    merge: Callable[[Sequence[R]], R],
+    *shared: Any,
+    fan_in: int = FAN_IN,
+) -> PendingResult[R]:
+    """Map a function over items and merge the results in a tree whose shape depends on their number alone.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread: the same tree, the same bits.
+    function
+        Called as ``function(item, *shared)``; must change neither.
+    items
+        At least one: values that travel well, or futures of the same client.
+    merge
+        Joins a list of results in order; must not change them.
+    shared
+        Sent once for all items; may be large.
+    fan_in
+        Results merged at a time, at least 2.
+
+    Returns
+    -------
+    The pending result.
+    """
+    if client is None:
+        level = [function(item, *shared) for item in items]
+        while len(level) > 1:
+            level = [merge(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+        return PendingResult(level[0], ())
+    # parameters are the argument of a task, not scattered data: they can be made again when a worker is lost
+    sent = [client.submit(_give_back, value, pure=False) for value in shared]
+    options = {"pure": False, "retries": RETRIES}
+    leaves = client.map(
+        function, list(items), *([future] * len(items) for future in sent), **options
+    )
+    futures = leaves
+    while len(futures) > 1:
+        parts = [futures[i : i + fan_in] for i in range(0, len(futures), fan_in)]
+        futures = client.map(merge, parts, **options)
+    return PendingResult(futures[0], leaves)
+
+
+def run_blocks(
+    client: Client,
+    function: Callable[..., R],
+    items: Sequence[Any],
+    merge: Callable[[Sequence[R]], R],
+    *shared: Any,
+    fan_in: int = FAN_IN,
+) -> R:
+    """Do `start_blocks` and wait for the result."""
+    return start_blocks(client, function, items, merge, *shared, fan_in=fan_in).wait()
+
+
+def map_items(
+    client: Client,
+    function: Callable[..., R],
+    items: Sequence[Any],
+    *shared: Any,
+    on_result: Callable[[int], None] | None = None,
+) -> list[R]:
+    """Map a function over items; results in the order of the items.
+
+    Parameters
+    ----------
+    client, function, items, shared
+        As for `start_blocks`; no item is legal.
+    on_result
+        Called with the number of items done, each time one is.
+    """
+    if client is None:
+        results = []
+        for item in items:
+            results.append(function(item, *shared))
+            if on_result is not None:
+                on_result(len(results))
+        return results
+    from distributed import as_completed
+
+    futures = client.map(
+        function,
+        list(items),
+        *([value] * len(items) for value in shared),
+        pure=False,
+        retries=RETRIES,
+    )
+    for done, _ in enumerate(as_completed(futures), 1):
+        if on_result is not None:
+            on_result(done)
+    return client.gather(futures)  # type: ignore[no-any-return]
+
+
+def keep_loaded(client: Client, load: Callable[[T], R], items: Sequence[T]) -> list[Any]:
+    """Load items where they will be worked on, and keep them there: futures, or values without a client.
+
+    A worker that is lost takes its items along; they are loaded again from where they came.
+    """
+    if client is None:
+        return [load(item) for item in items]
+    return client.map(load, list(items), pure=False, retries=RETRIES)  # type: ignore[no-any-return]
+
+
+def _give_back(value: T) -> T:
+    return value
