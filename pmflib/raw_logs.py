@@ -30,8 +30,8 @@ def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
     if n_files < 1:
         raise PmfError(f"n_files is {n_files}, below 1: pass a count of files")
     if path.is_dir() if n_files == 1 else path.is_file():
-        kind = "directory, one file" if n_files == 1 else "file, several files"
-        raise SourceError(f"path {path} is a {kind} cannot be written there: name another")
+        found, needed = ("directory", "file") if n_files == 1 else ("file", "directory")
+        raise SourceError(f"path {path} is a {found}, {n_files} file(s) need a {needed}: rename it")
     if n_files == 1:
         path.parent.mkdir(parents=True, exist_ok=True)
         return (path,)
