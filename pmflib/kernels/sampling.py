@@ -1,0 +1,133 @@
+"""Draw levels, and who answered what, from cumulative probabilities."""
+
+import numpy as np
+from numba import njit
+
+from pmflib.arrays import FloatArray, IntArray
+
+
+@njit(nogil=True)
+def first_above(edges: FloatArray, begin: int, end: int, value: float) -> int:
+    """Position in [begin, end] of the first edge above a value; the edges do not decrease."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if value < edges[middle]:
+            end = middle
+        else:
+            begin = middle + 1
+    return begin
+
+
+@njit(nogil=True)
+def draw_rows(
+    uniforms: FloatArray,
+    prior_edges: FloatArray,
+    level_edges: FloatArray,
+    offsets: IntArray,
+    codes: IntArray,
+) -> None:
+    """Turn uniform numbers into dense rows of codes.
+
+    Parameters
+    ----------
+    uniforms
+        Shape (n_rows, n_variables + 1), in [0, 1); column 0 draws the latent state.
+    prior_edges
+        Shape (rank,), cumulative, the last is 1.
+    level_edges
+        Shape (rank, n_levels), cumulative within a variable; its last edge is the chance that the
+        variable is observed at all.
+    offsets
+        Shape (n_variables + 1,).
+    codes
+        Shape (n_rows, n_variables), overwritten; -1 is missing.
+    """
+    n_rows, n_variables = codes.shape
+    for row in range(n_rows):
+        state = first_above(prior_edges, 0, prior_edges.size, uniforms[row, 0])
+        edges = level_edges[state]
+        for j in range(n_variables):
+            begin, end = offsets[j], offsets[j + 1]
+            level = first_above(edges, begin, end, uniforms[row, j + 1])
+            codes[row, j] = level - begin if level < end else -1
+
+
+@njit(nogil=True)
+def draw_answers(
+    uniforms: FloatArray,
+    states: IntArray,
+    row_starts: IntArray,
+    variables: IntArray,
+    level_edges: FloatArray,
+    offsets: IntArray,
+    codes: IntArray,
+) -> None:
+    """Turn uniform numbers into the codes of listed (row, variable) entries.
+
+    Parameters
+    ----------
+    uniforms
+        Shape (n_answers,), in [0, 1).
+    states
+        Shape (n_rows,), the latent state of each row.
+    row_starts
+        Shape (n_rows + 1,); row s owns the entries ``row_starts[s]:row_starts[s + 1]``.
+    variables
+        Shape (n_answers,).
+    level_edges
+        Shape (rank, n_levels), cumulative within a variable, its last edge is 1.
+    offsets
+        Shape (n_variables + 1,).
+    codes
+        Shape (n_answers,), overwritten.
+    """
+    for row in range(states.size):
+        edges = level_edges[states[row]]
+        for entry in range(row_starts[row], row_starts[row + 1]):
+            j = variables[entry]
+            level = first_above(edges, offsets[j], offsets[j + 1], uniforms[entry])
+            codes[entry] = level - offsets[j]
+
+
+@njit(nogil=True)
+def choose_by_weight(
+    rng: np.random.Generator,
+    weights: FloatArray,
+    edges: FloatArray,
+    row_starts: IntArray,
+    chosen: IntArray,
+) -> None:
+    """Choose for each row some variables by weight, without replacement.
+
+    Parameters
+    ----------
+    rng
+        Advanced by an amount that depends on what is drawn.
+    weights
+        Shape (n_variables,), positive.
+    edges
+        Shape (n_variables,), the cumulative shares of the weights, the last is 1.
+    row_starts
+        Shape (n_rows + 1,); row s gets ``row_starts[s + 1] - row_starts[s]`` variables.
+    chosen
+        Shape (row_starts[-1],), overwritten.
+    """
+    n_variables = weights.size
+    last_row = np.full(n_variables, -1, np.int64)
+    arrivals = np.empty(n_variables, np.float64)
+    for row in range(row_starts.size - 1):
+        begin, end = row_starts[row], row_starts[row + 1]
+        # Redrawing what is taken is exact and cheap until most of the weight is taken;
+        # the race of exponential clocks draws from the same law at a fixed cost.
+        if 4 * (end - begin) > n_variables:
+            for j in range(n_variables):
+                arrivals[j] = -np.log1p(-rng.random()) / weights[j]
+            chosen[begin:end] = np.argsort(arrivals)[: end - begin]
+            continue
+        entry = begin
+        while entry < end:
+            j = first_above(edges, 0, n_variables, rng.random())
+            if last_row[j] != row:
+                last_row[j] = row
+                chosen[entry] = j
+                entry += 1

@@ -1,0 +1,243 @@
+"""Draw samples from a model: dense rows with gaps, or a few listed answers per row."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError, RankError, SchemaError
+
+CHUNK_ENTRIES = 1 << 20
+SUM_TOLERANCE = 1e-6
+
+
+def check_model(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> None:
+    """Refuse a prior and factors that are not a model over the variables of `offsets`.
+
+    Parameters
+    ----------
+    prior
+        Probabilities of shape (rank,), summing to 1.
+    factors
+        Probabilities of shape (n_levels, rank); the rows of each variable sum to 1 per column.
+    offsets
+        int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
+
+    Raises
+    ------
+    RankError
+        If prior and factors disagree about the rank.
+    SchemaError
+        If offsets do not split the rows of factors, or if probabilities are negative or do not sum
+        to 1.
+    """
+    if offsets.ndim != 1 or offsets.size < 2 or offsets[0] != 0 or np.any(np.diff(offsets) < 1):
+        raise SchemaError(
+            f"offsets is {offsets!r}; it must start at 0 and increase: cumulate the cardinalities"
+        )
+    if prior.ndim != 1 or factors.ndim != 2 or prior.size == 0 or factors.shape[1] != prior.size:
+        raise RankError(
+            f"prior has shape {prior.shape} and factors {factors.shape}; they must be (rank,) and "
+            "(n_levels, rank) with one rank >= 1: take both from one model"
+        )
+    if factors.shape[0] != offsets[-1]:
+        raise SchemaError(
+            f"factors has {factors.shape[0]} rows, offsets ends at {offsets[-1]}: "
+            "take both from one schema"
+        )
+    if not (np.all(prior >= 0) and np.all(factors >= 0)):
+        raise SchemaError("prior or factors has an entry below 0 or NaN: clip and normalise first")
+    sums = np.vstack([np.add.reduceat(factors, offsets[:-1]), np.full_like(prior, prior.sum())])
+    worst = float(np.abs(sums - 1).max())
+    if worst > SUM_TOLERANCE:
+        raise SchemaError(
+            f"prior or a column of factors misses the sum 1 by {worst:.3g}, more than "
+            f"{SUM_TOLERANCE:g}: normalise first"
+        )
+
+
+def _cumulate_levels(factors: FloatArray, offsets: IntArray, observed: FloatArray) -> FloatArray:
+    """Cumulative level probabilities of shape (rank, n_levels), scaled to end at `observed`."""
+    edges = np.empty(factors.shape[::-1])
+    for j, (begin, end) in enumerate(pairwise(offsets)):
+        cumulated = np.cumsum(factors[begin:end].T, axis=1)
+        # Dividing by the last makes it exactly 1, so that no level of probability 0 is ever drawn.
+        edges[:, begin:end] = cumulated / cumulated[:, -1:] * observed[j]
+    return edges
+
+
+def _cumulate(weights: FloatArray) -> FloatArray:
+    cumulated: FloatArray = np.cumsum(weights)
+    cumulated /= cumulated[-1]
+    return cumulated
+
+
+def _code_dtype(offsets: IntArray) -> type[np.int8] | type[np.int16]:
+    largest = int(np.diff(offsets).max())
+    if largest > np.iinfo(np.int16).max:
+        raise SchemaError(
+            f"a variable has {largest} levels, more than {np.iinfo(np.int16).max}: merge levels"
+        )
+    return np.int8 if largest <= np.iinfo(np.int8).max else np.int16
+
+
+def _observed_shares(observed: float | FloatArray, n_variables: int) -> FloatArray:
+    shares = np.asarray(observed, np.float64)
+    if shares.shape not in ((), (n_variables,)):
+        raise SchemaError(
+            f"observed has shape {shares.shape}: pass one number or one per variable, "
+            f"shape ({n_variables},)"
+        )
+    if not np.all((shares >= 0) & (shares <= 1)):
+        raise PmfError(f"observed is {observed!r}, outside [0, 1]: pass probabilities")
+    return np.broadcast_to(shares, (n_variables,))
+
+
+def sample_codes(
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    n_rows: int,
+    rng: np.random.Generator,
+    *,
+    observed: float | FloatArray = 1.0,
+) -> IntArray:
+    """Draw rows from a model, each entry observed independently of everything else.
+
+    Parameters
+    ----------
+    prior
+        Probabilities of shape (rank,).
+    factors
+        Probabilities of shape (n_levels, rank).
+    offsets
+        int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
+    n_rows
+        How many rows, >= 0.
+    rng
+        Source of randomness; it is advanced by ``n_rows * (n_variables + 1)`` doubles.
+    observed
+        Probability that an entry is kept, one number or shape (n_variables,), in [0, 1].
+
+    Returns
+    -------
+    int8 (int16 when a variable has more than 127 levels) of shape (n_rows, n_variables); -1 is
+    missing.
+
+    Raises
+    ------
+    RankError, SchemaError
+        If prior, factors, offsets and observed do not fit together.
+    PmfError
+        If n_rows is negative or observed is no probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prior, factors = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [0.0, 1.0]] * 3)
+    >>> codes = sample_codes(prior, factors, np.array([0, 2, 4, 6]), 4, np.random.default_rng(0))
+    >>> bool((codes == codes[:, :1]).all())
+    True
+    """
+    from pmflib.kernels.sampling import draw_rows  # Numba loads on first use
+
+    check_model(prior, factors, offsets)
+    if n_rows < 0:
+        raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
+    n_variables = offsets.size - 1
+    shares = _observed_shares(observed, n_variables)
+    prior_edges, level_edges = _cumulate(prior), _cumulate_levels(factors, offsets, shares)
+    codes = np.empty((n_rows, n_variables), _code_dtype(offsets))
+    # Numbers are consumed row by row, so the size of a chunk bounds memory and changes no sample.
+    step = max(1, CHUNK_ENTRIES // (n_variables + 1))
+    for begin in range(0, n_rows, step):
+        chunk = codes[begin : begin + step]
+        uniforms = rng.random((chunk.shape[0], n_variables + 1))
+        draw_rows(uniforms, prior_edges, level_edges, offsets, chunk)
+    return codes
+
+
+def sample_answers(
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    row_starts: IntArray,
+    variables: IntArray,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Draw only the listed entries of each row, for logs where most entries are missing.
+
+    Parameters
+    ----------
+    prior, factors, offsets
+        The model, as in `sample_codes`.
+    row_starts
+        int64 of shape (n_rows + 1,); row s owns ``variables[row_starts[s]:row_starts[s + 1]]``.
+    variables
+        Integers of shape (n_answers,), in [0, n_variables).
+    rng
+        Source of randomness; it is advanced by ``n_rows + n_answers`` doubles.
+
+    Returns
+    -------
+    int8 or int16 of shape (n_answers,).
+
+    Raises
+    ------
+    RankError, SchemaError
+        If the model does not fit together, or a variable or row_starts is out of range.
+    """
+    from pmflib.kernels.sampling import draw_answers
+
+    check_model(prior, factors, offsets)
+    n_variables = offsets.size - 1
+    if variables.size and not (0 <= variables.min() and variables.max() < n_variables):
+        raise SchemaError(
+            f"variables spans [{variables.min()}, {variables.max()}], outside [0, {n_variables})"
+        )
+    if row_starts[0] != 0 or row_starts[-1] != variables.size or np.any(np.diff(row_starts) < 0):
+        raise SchemaError(
+            f"row_starts must rise from 0 to the {variables.size} entries of variables; "
+            f"it goes from {row_starts[0]} to {row_starts[-1]}: cumulate the sizes of the rows"
+        )
+    level_edges = _cumulate_levels(factors, offsets, np.ones(n_variables))
+    states = np.searchsorted(_cumulate(prior), rng.random(row_starts.size - 1), side="right")
+    codes = np.empty(variables.size, _code_dtype(offsets))
+    uniforms = rng.random(variables.size)
+    draw_answers(uniforms, states, row_starts, variables, level_edges, offsets, codes)
+    return codes
+
+
+def choose_variables(
+    popularity: FloatArray, row_starts: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Choose which variables each row answers: by popularity, none twice in a row.
+
+    Parameters
+    ----------
+    popularity
+        Positive weights of shape (n_variables,).
+    row_starts
+        int64 of shape (n_rows + 1,), as in `sample_answers`; no row longer than n_variables.
+    rng
+        Source of randomness.
+
+    Returns
+    -------
+    int64 of shape (row_starts[-1],): successive draws without replacement within each row.
+
+    Raises
+    ------
+    SchemaError
+        If a weight is not positive or a row asks for more variables than there are.
+    """
+    from pmflib.kernels.sampling import choose_by_weight
+
+    if not np.all(popularity > 0):
+        raise SchemaError(f"popularity has the entry {popularity.min()}: weights must be positive")
+    longest = int(np.diff(row_starts).max(initial=0))
+    if longest > popularity.size:
+        raise SchemaError(f"a row asks for {longest} of {popularity.size} variables: ask for fewer")
+    chosen = np.empty(row_starts[-1], np.int64)
+    choose_by_weight(rng, popularity, _cumulate(popularity), row_starts, chosen)
+    return chosen
