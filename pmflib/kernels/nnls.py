@@ -1,4 +1,4 @@
-"""Lawson-Hanson active sets on a Gram matrix of unit diagonal, one right-hand side after another.
+"""Lawson-Hanson active sets on a Gram matrix of diagonal near 1, one right-hand side after another.
 
 The Cholesky factor of the passive set grows by one row as a variable enters and is rebuilt from the
 first row that leaves, so that a column costs about as much as one factorisation.
@@ -9,7 +9,7 @@ from numba import njit
 
 from pmflib.arrays import FloatArray, IntArray
 
-# A unit column closer than this (squared distance) to the span of the passive ones is dependent.
+# A column of length near 1 closer than this (squared distance) to the span of the passive ones is dependent.
 SINGULAR = 1e-14
 # A gradient below this share of its own terms is rounding.
 STATIONARY = 1e-13
@@ -24,7 +24,7 @@ def extend_cholesky(
     Parameters
     ----------
     gram
-        float64 of shape (rank, rank), symmetric, unit diagonal.
+        float64 of shape (rank, rank), symmetric, diagonal in [1/4, 1].
     passive
         int64 of shape (rank,); the first ``size`` entries are the passive variables in order.
     start, size
@@ -123,7 +123,7 @@ def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution:
     Parameters
     ----------
     gram
-        float64 of shape (rank, rank), positive semidefinite, unit diagonal.
+        float64 of shape (rank, rank), positive semidefinite, diagonal in [1/4, 1].
     cross
         float64 of shape (n_rhs, rank), C-contiguous.
     max_steps

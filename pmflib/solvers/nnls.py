@@ -45,11 +45,12 @@ def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
 
     diagonal = _check_normal_equations(gram, cross)
     rank = diagonal.size
-    # Unit columns make one tolerance fit all variables, however badly scaled W is.
-    scale = np.sqrt(diagonal)
-    inverse = np.divide(1.0, scale, out=np.zeros(rank), where=scale > 0)
+    # Columns of length near 1 make one tolerance fit all variables, however badly scaled W is;
+    # powers of two scale without rounding.
+    _, exponents = np.frexp(np.sqrt(diagonal))
+    inverse = np.where(diagonal > 0, np.ldexp(1.0, -exponents), 0.0)
     unit_gram = gram * inverse[:, None] * inverse
-    np.fill_diagonal(unit_gram, 1.0)
+    np.fill_diagonal(unit_gram, np.where(diagonal > 0, np.diagonal(unit_gram), 1.0))
     unit_cross = np.ascontiguousarray((cross * inverse[:, None]).T)
     solution = np.empty(unit_cross.shape)
     solve_columns(unit_gram, unit_cross, 20 * rank + 20, solution)

@@ -96,7 +96,7 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
             break
         passive = _enter(gram, x, passive, entering, float(slopes[entering]))
         passive = _settle(gram, cross, x, passive)
-    return x / x.sum()
+    return np.asarray(x / x.sum())
 
 
 def _enter(
@@ -146,7 +146,8 @@ def _solve_on_hull(
     bordered = np.full((size + 1, size + 1), weight)
     bordered[:size, :size] = gram[np.ix_(passive, passive)]
     bordered[size, size] = 0.0
-    return np.linalg.solve(bordered, np.append(cross, weight * total))[:size]
+    solved: FloatArray = np.linalg.solve(bordered, np.append(cross, weight * total))
+    return solved[:size]
 
 
 def _check_quadratic(gram: FloatArray, cross: FloatArray) -> None:
