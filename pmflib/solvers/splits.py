@@ -55,8 +55,9 @@ def list_splits(
 def cut_observed_pairs(cardinalities: IntArray, observed: BoolArray) -> BoolArray:
     """Part the variables greedily so that many observed pairs lie across.
 
-    The variable with most partners goes first; each next one goes where more of its partners face
-    it, and on a tie to the side with fewer levels.
+    The variable with most partners goes first; next is always the one whose placed partners lie
+    most on one side, and it goes to the other. A tie goes to the side with fewer levels. A graph
+    of pairs that is bipartite and connected is cut exactly.
 
     Parameters
     ----------
@@ -69,14 +70,21 @@ def cut_observed_pairs(cardinalities: IntArray, observed: BoolArray) -> BoolArra
     -------
     bool of shape (n_variables,), True on the first side.
     """
-    first = np.zeros(cardinalities.size, np.bool_)
-    second = first.copy()
-    for variable in np.argsort(-observed.sum(axis=1), kind="stable"):
-        partners = observed[variable]
-        across = (np.count_nonzero(partners & second), np.count_nonzero(partners & first))
-        levels = (cardinalities[first].sum(), cardinalities[second].sum())
-        chosen = first if (-across[0], levels[0]) <= (-across[1], levels[1]) else second
-        chosen[variable] = True
+    n_variables = cardinalities.size
+    degrees = observed.sum(axis=1)
+    # Placed partners on the second side minus those on the first; positive pulls to the first.
+    pull = np.zeros(n_variables, np.int64)
+    first = np.zeros(n_variables, np.bool_)
+    placed = first.copy()
+    lead = 0
+    for _ in range(n_variables):
+        urgency = np.where(placed, -1, np.abs(pull) * n_variables + degrees)
+        variable = int(np.argmax(urgency))
+        first[variable] = pull[variable] > 0 or (pull[variable] == 0 and lead <= 0)
+        placed[variable] = True
+        sign = 1 if first[variable] else -1
+        pull -= sign * observed[variable]
+        lead += sign * int(cardinalities[variable])
     return first
 
 

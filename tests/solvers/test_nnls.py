@@ -106,8 +106,8 @@ def test_solve_nnls__rank_one():
 
 
 def test_solve_nnls__empty_column_is_zero():
-    gram = np.array([[2.0, 0.0], [0.0, 0.0]])
-    np.testing.assert_array_equal(solve_nnls(gram, np.array([[2.0], [0.0]])), [[1.0], [0.0]])
+    gram = np.array([[4.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(solve_nnls(gram, np.array([[4.0], [0.0]])), [[1.0], [0.0]])
 
 
 def test_solve_nnls__repeated_column_enters_once():

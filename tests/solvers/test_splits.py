@@ -75,7 +75,7 @@ def test_list_splits__fit_the_rank_and_never_repeat(values, data):
 
 
 def test_list_splits__falls_back_on_the_most_even():
-    cardinalities = np.array([3, 3, 2, 2, 2])
+    cardinalities = np.array([2, 2, 3, 3, 2])
     names = [name for name, _ in list_splits(cardinalities, complete(5), 6)]
     assert names == ["most even", "most even, exchanged"]
 
