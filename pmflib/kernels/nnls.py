@@ -1,0 +1,176 @@
+"""Lawson-Hanson active sets on a Gram matrix of diagonal near 1, one right-hand side after another.
+
+The Cholesky factor of the passive set grows by one row as a variable enters and is rebuilt from the
+first row that leaves, so that a column costs about as much as one factorisation.
+"""
+
+import numpy as np
+from numba import njit
+
+from pmflib.arrays import FloatArray, IntArray
+
+# A column of length near 1 closer than this (squared distance) to the span of the passive ones is dependent.
+SINGULAR = 1e-14
+# A gradient below this share of its own terms is rounding.
+STATIONARY = 1e-13
+
+
+@njit(nogil=True)
+def extend_cholesky(
+    gram: FloatArray, passive: IntArray, start: int, size: int, lower: FloatArray
+) -> float:
+    """Write rows ``start:size`` of the passive set's Cholesky factor; return the last pivot.
+
+    Parameters
+    ----------
+    gram
+        float64 of shape (rank, rank), symmetric, diagonal in [1/4, 1].
+    passive
+        int64 of shape (rank,); the first ``size`` entries are the passive variables in order.
+    start, size
+        Rows below ``start`` are right already; 0 <= start <= size <= rank.
+    lower
+        float64 of shape (rank, rank), written.
+    """
+    pivot = 1.0
+    for a in range(start, size):
+        for b in range(a + 1):
+            value = gram[passive[a], passive[b]]
+            for c in range(b):
+                value -= lower[a, c] * lower[b, c]
+            if b < a:
+                lower[a, b] = value / lower[b, b]
+            else:
+                pivot = value
+                lower[a, a] = np.sqrt(max(value, SINGULAR))
+    return pivot
+
+
+@njit(nogil=True)
+def solve_passive(
+    lower: FloatArray, passive: IntArray, size: int, cross: FloatArray, target: FloatArray
+) -> None:
+    """Solve the normal equations on the passive set into ``target[:size]``."""
+    for a in range(size):
+        value = cross[passive[a]]
+        for c in range(a):
+            value -= lower[a, c] * target[c]
+        target[a] = value / lower[a, a]
+    for a in range(size - 1, -1, -1):
+        value = target[a]
+        for c in range(a + 1, size):
+            value -= lower[c, a] * target[c]
+        target[a] = value / lower[a, a]
+
+
+@njit(nogil=True)
+def find_entering(
+    gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray, size: int, shut: IntArray
+) -> int:
+    """Return the variable whose growth lowers the loss fastest, or -1 at a stationary point."""
+    scale = 0.0
+    for f in range(cross.size):
+        scale = max(scale, abs(cross[f]))
+    for a in range(size):
+        scale += x[passive[a]]
+    best, steepest = -1, STATIONARY * scale
+    for f in range(cross.size):
+        if shut[f] == 0:
+            slope = cross[f]
+            for a in range(size):
+                slope -= gram[f, passive[a]] * x[passive[a]]
+            if slope > steepest:
+                best, steepest = f, slope
+    return best
+
+
+@njit(nogil=True)
+def step_to_target(
+    x: FloatArray, passive: IntArray, size: int, target: FloatArray
+) -> tuple[int, int]:
+    """Move towards the target as far as x stays positive and drop what reached zero.
+
+    Returns the new size of the passive set and the first row of its factor that is stale, which
+    is the new size when the whole step was made.
+    """
+    step, blocking = 1.0, -1
+    for a in range(size):
+        if target[a] <= 0.0:
+            ratio = x[passive[a]] / (x[passive[a]] - target[a])
+            if blocking < 0 or ratio < step:
+                step, blocking = ratio, a
+    kept, stale = 0, -1
+    for a in range(size):
+        f = passive[a]
+        x[f] += step * (target[a] - x[f])
+        if blocking < 0:
+            x[f] = target[a]
+        # The blocking variable goes even when rounding leaves a trace of it: the loop must end.
+        if a == blocking or x[f] <= 0.0:
+            x[f] = 0.0
+            if stale < 0:
+                stale = kept
+        else:
+            passive[kept] = f
+            kept += 1
+    return kept, (kept if stale < 0 else stale)
+
+
+@njit(nogil=True)
+def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution: FloatArray) -> int:
+    """Minimise 1/2 x'Gx - x'c over x >= 0 for every row c of ``cross``.
+
+    Parameters
+    ----------
+    gram
+        float64 of shape (rank, rank), positive semidefinite, diagonal in [1/4, 1].
+    cross
+        float64 of shape (n_rhs, rank), C-contiguous.
+    max_steps
+        Most entering steps for a row.
+    solution
+        float64 of shape (n_rhs, rank), written.
+
+    Returns
+    -------
+    Rows that used all their steps.
+    """
+    rank = gram.shape[0]
+    lower = np.zeros((rank, rank))
+    target = np.zeros(rank)
+    passive = np.zeros(rank, np.int64)
+    unfinished = 0
+    for row in range(cross.shape[0]):
+        x = solution[row]
+        x[:] = 0.0
+        # 0: may enter; 1: passive; 2: refused until the passive set changes.
+        shut = np.zeros(rank, np.int64)
+        size = 0
+        for step in range(max_steps + 1):
+            entering = find_entering(gram, cross[row], x, passive, size, shut)
+            if entering < 0:
+                break
+            if step == max_steps:
+                unfinished += 1
+                break
+            passive[size] = entering
+            pivot = extend_cholesky(gram, passive, size, size + 1, lower)
+            solve_passive(lower, passive, size + 1, cross[row], target)
+            # Along a dependent column the loss is flat: useful only to push another one out.
+            blocked = target[: size + 1].min() <= 0.0
+            if target[size] <= 0.0 or (pivot <= SINGULAR and not blocked):
+                shut[entering] = 2
+                continue
+            size += 1
+            stale = 0
+            while True:
+                before = size
+                size, stale = step_to_target(x, passive, size, target)
+                if size == before:
+                    break
+                extend_cholesky(gram, passive, stale, size, lower)
+                solve_passive(lower, passive, size, cross[row], target)
+            shut[:] = 0
+            for a in range(size):
+                shut[passive[a]] = 1
+    return unfinished

@@ -1,0 +1,163 @@
+"""Projection onto the probability simplex and least squares over it."""
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError
+
+# Slopes and curvatures below this share of the data's scale are rounding.
+_ROUNDING = 1e-13
+
+
+def project_simplex(v: FloatArray) -> FloatArray:
+    """Return the point of the probability simplex that is nearest in Euclidean distance.
+
+    Parameters
+    ----------
+    v
+        float64 of shape (n,) or (n, n_columns), n >= 1; a matrix is projected column by column.
+
+    Returns
+    -------
+    float64 of the same shape: nonnegative, each column sums to 1.
+
+    Raises
+    ------
+    PmfError
+        If ``v`` is empty, has another number of axes, or holds an entry that is not finite.
+
+    References
+    ----------
+    Held, Wolfe and Crowder (1974), Mathematical Programming 6.
+    """
+    if v.ndim not in (1, 2) or v.shape[0] == 0:
+        raise PmfError(f"v has shape {v.shape}, not (n,) or (n, n_columns) with n >= 1")
+    if not np.isfinite(v).all():
+        raise PmfError(f"v holds {float(v[~np.isfinite(v)][0])}; every entry must be finite")
+    columns = v.reshape(v.shape[0], -1)
+    # Entries 1 below the largest project to 0 whatever they are; this keeps the sums exact.
+    columns = np.maximum(columns - columns.max(axis=0), -1.0)
+    descending = -np.sort(-columns, axis=0)
+    excess = np.cumsum(descending, axis=0) - 1.0
+    ranks = np.arange(1, v.shape[0] + 1)[:, None]
+    kept = np.count_nonzero(descending * ranks > excess, axis=0)
+    threshold = np.take_along_axis(excess, kept[None] - 1, axis=0) / kept
+    projected = np.maximum(columns - threshold, 0.0)
+    return np.asarray((projected / projected.sum(axis=0)).reshape(v.shape))
+
+
+def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArray:
+    """Minimise 1/2 x'Gx - c'x over the probability simplex.
+
+    With G = W'W and c = W'b that is min ||b - W x||. Exact by a primal active set: each step adds
+    the vertex of steepest descent and then goes to the minimum on the affine hull of the vertices
+    in use, or to the border of the simplex.
+
+    Parameters
+    ----------
+    gram
+        float64 of shape (rank, rank), symmetric positive semidefinite; may be singular.
+    cross
+        float64 of shape (rank,); need not lie in the range of ``gram``.
+
+    Returns
+    -------
+    float64 of shape (rank,), nonnegative, sums to 1. Among equally good vertices the lowest
+    index enters first, and a vertex that cannot lower the loss never does, so a singular ``gram``
+    gives one defined answer with few nonzeros.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not fit or an entry is not finite.
+
+    References
+    ----------
+    Wolfe (1976), Finding the nearest point in a polytope, Mathematical Programming 11.
+    """
+    _check_quadratic(gram, cross)
+    rank = cross.size
+    scale = float(max(np.abs(gram).max(), np.abs(cross).max()))
+    x = np.zeros(rank)
+    if scale == 0.0:
+        x[0] = 1.0
+        return x
+    gram, cross = gram / scale, cross / scale
+    start = int(np.argmin(0.5 * np.diagonal(gram) - cross))
+    x[start] = 1.0
+    passive = np.array([start])
+    # Every step lowers the loss, so no passive set comes twice; the limit is against rounding.
+    for _ in range(20 * rank + 20):
+        slopes = gram[:, passive] @ x[passive] - cross
+        slopes -= slopes[passive] @ x[passive]
+        slopes[passive] = np.inf
+        entering = int(np.argmin(slopes))
+        if slopes[entering] >= -_ROUNDING:
+            break
+        passive = _enter(gram, x, passive, entering, float(slopes[entering]))
+        passive = _settle(gram, cross, x, passive)
+    return np.asarray(x / x.sum())
+
+
+def _enter(
+    gram: FloatArray, x: FloatArray, passive: IntArray, entering: int, slope: float
+) -> IntArray:
+    """Move x along the hull's flattest line towards a new vertex; return the new passive set."""
+    direction = _solve_on_hull(gram, passive, -gram[passive, entering], -1.0)
+    hull = np.append(passive, entering)
+    direction = np.append(direction, 1.0)
+    curvature = float(direction @ gram[np.ix_(hull, hull)] @ direction)
+    # On a flat line only the border ends the step; the weights sum to 1, so there is one.
+    flat = curvature <= _ROUNDING * float(direction @ direction)
+    return _step(x, hull, direction, np.inf if flat else -slope / curvature)
+
+
+def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray) -> IntArray:
+    """Go to the minimum on the hull, dropping what reaches zero on the way."""
+    for _ in range(passive.size):
+        direction = _solve_on_hull(gram, passive, cross[passive], 1.0) - x[passive]
+        kept = _step(x, passive, direction, 1.0)
+        if kept.size == passive.size:
+            break
+        passive = kept
+    return passive
+
+
+def _step(x: FloatArray, passive: IntArray, direction: FloatArray, length: float) -> IntArray:
+    """Move x by at most ``length`` along the direction inside the simplex; return what stays."""
+    falling = np.flatnonzero(direction < 0)
+    reach = x[passive[falling]] / -direction[falling]
+    blocking = int(np.argmin(reach)) if reach.size else -1
+    blocked = blocking >= 0 and reach[blocking] <= length
+    x[passive] += (reach[blocking] if blocked else length) * direction
+    if blocked:
+        x[passive[falling[blocking]]] = 0.0
+    x[passive] = np.maximum(x[passive], 0.0)
+    return passive[x[passive] > 0]
+
+
+def _solve_on_hull(
+    gram: FloatArray, passive: IntArray, cross: FloatArray, total: float
+) -> FloatArray:
+    """Minimise 1/2 y'Gy - c'y over the passive entries with a fixed sum."""
+    size = passive.size
+    # The border is set to the size of the Gram matrix for the sake of the condition number.
+    weight = float(np.abs(gram[passive, passive]).max()) or 1.0
+    bordered = np.full((size + 1, size + 1), weight)
+    bordered[:size, :size] = gram[np.ix_(passive, passive)]
+    bordered[size, size] = 0.0
+    solved: FloatArray = np.linalg.solve(bordered, np.append(cross, weight * total))
+    return solved[:size]
+
+
+def _check_quadratic(gram: FloatArray, cross: FloatArray) -> None:
+    """Refuse a Gram matrix and a vector that do not fit."""
+    if cross.ndim != 1 or cross.size == 0 or gram.shape != (cross.size, cross.size):
+        raise PmfError(
+            f"gram has shape {gram.shape} and cross {cross.shape}, not (rank, rank) and (rank,) "
+            "with rank >= 1; pass W'W and W'b"
+        )
+    for name, array in (("gram", gram), ("cross", cross)):
+        if not np.isfinite(array).all():
+            bad = float(array[~np.isfinite(array)][0])
+            raise PmfError(f"{name} holds {bad}; every entry must be finite")
