@@ -1,1 +1,31 @@
-"""Learn the joint distribution of many categorical variables from co-occurrence counts."""
+"""Learn the joint distribution of many categorical variables from pairwise co-occurrence counts.
+
+>>> import numpy as np, pmflib as pmf
+>>> rng = np.random.default_rng(0)
+>>> side = rng.integers(2, size=(5000, 1))
+>>> codes = np.where(rng.random((5000, 4)) < 0.9, side, 1 - side)
+>>> result = pmf.fit_em(codes, pmf.fit(pmf.count_pairs(codes, [2] * 4), rank=2).model)
+>>> result.model.predict_proba(np.array([[-1, 1, 1, 1]]), 0).round(1).tolist()
+[[0.1, 0.9]]
+"""
+
+from pmflib.counts import PairCounts, count_pairs
+from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.fitting import FitResult, fit, fit_em
+from pmflib.marginals import Marginals
+from pmflib.model import JointPMF
+from pmflib.schema import Schema, Variable
+
+__all__ = [
+    "ConvergenceWarning",
+    "FitResult",
+    "JointPMF",
+    "Marginals",
+    "PairCounts",
+    "PmfError",
+    "Schema",
+    "Variable",
+    "count_pairs",
+    "fit",
+    "fit_em",
+]

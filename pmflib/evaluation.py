@@ -1,0 +1,154 @@
+"""Held-out scores: hide known cells, predict them from the others, compare with the single-variable baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.em import FLOOR
+from pmflib.hashing import mix_hashes
+from pmflib.model import JointPMF
+
+MEASURES = (
+    "cells",
+    "log_prob",
+    "correct",
+    "baseline_log_prob",
+    "baseline_correct",
+    "squared_error",
+    "absolute_error",
+    "baseline_squared_error",
+    "baseline_absolute_error",
+)
+"""Columns of `HeldOutScores.sums`."""
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Sums over hidden cells, by variable: additive over blocks.
+
+    Parameters
+    ----------
+    sums
+        float64 of shape (n_variables, len(MEASURES)); the errors stay 0 for a variable without values.
+    log_likelihood
+        Of whole rows, before anything was hidden; nats.
+    n_rows
+        Number of samples.
+    """
+
+    sums: FloatArray
+    log_likelihood: float
+    n_rows: int
+
+    @staticmethod
+    def merge(parts: Sequence[HeldOutScores]) -> HeldOutScores:
+        """Sum of scores, at least one, in the order given."""
+        return HeldOutScores(
+            np.sum([part.sums for part in parts], axis=0),
+            sum(part.log_likelihood for part in parts),
+            sum(part.n_rows for part in parts),
+        )
+
+    def summarise(self, ordinal: BoolArray) -> dict[str, float]:
+        """Means over all hidden cells.
+
+        Parameters
+        ----------
+        ordinal
+            bool of shape (n_variables,): variables with values, over which the errors are taken.
+
+        Returns
+        -------
+        Log-probability per cell (nats) and accuracy, for the model and for the baseline; root mean squared and mean
+        absolute error of the expected value, likewise, if any variable is ordinal; log-likelihood per row (nats).
+        """
+        total = dict(zip(MEASURES, self.sums.sum(axis=0).tolist(), strict=True))
+        n_cells = max(total["cells"], 1.0)
+        out = {
+            "rows": float(self.n_rows),
+            "log_likelihood_per_row": self.log_likelihood / max(self.n_rows, 1),
+            "hidden_cells": total["cells"],
+        }
+        for who in ("", "baseline_"):
+            out[f"{who}log_prob_per_cell"] = total[f"{who}log_prob"] / n_cells
+            out[f"{who}accuracy"] = total[f"{who}correct"] / n_cells
+        n_ordinal = float(self.sums[ordinal, 0].sum())
+        if n_ordinal:
+            for who in ("", "baseline_"):
+                out[f"{who}rmse"] = float(np.sqrt(total[f"{who}squared_error"] / n_ordinal))
+                out[f"{who}mae"] = total[f"{who}absolute_error"] / n_ordinal
+        return out
+
+
+def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> BoolArray:
+    """Choose observed cells to hide, by a hash of their place: the same in every run, however rows are cut.
+
+    Parameters
+    ----------
+    codes
+        Shape (n_rows, n_variables), -1 missing.
+    rows
+        int64 of shape (n_rows,): numbers of the rows, distinct.
+    share
+        In [0, 1], expected share of the observed cells.
+    seed
+        Integer in [0, 2**64).
+
+    Returns
+    -------
+    bool of shape (n_rows, n_variables), True where an observed cell is to be hidden.
+    """
+    cells = rows[:, None] * np.int64(codes.shape[1]) + np.arange(codes.shape[1])
+    drawn = mix_hashes(cells, seed) >> np.uint64(11)
+    hidden: BoolArray = (codes >= 0) & (drawn < np.uint64(share * 2**53))
+    return hidden
+
+
+def score_hidden(
+    codes: IntArray, hidden: BoolArray, model: JointPMF, baseline: FloatArray
+) -> HeldOutScores:
+    """Predict hidden cells of some samples from their other cells.
+
+    Parameters
+    ----------
+    codes
+        Shape (n_rows, n_variables), -1 missing.
+    hidden
+        bool of the same shape: observed cells to predict.
+    model
+        The model.
+    baseline
+        float64 of shape (n_levels,): PMF of each variable alone.
+
+    Returns
+    -------
+    The scores; a guess is the most probable level, an expected value the mean over the levels' values.
+    """
+    sums = np.zeros((model.schema.n_variables, len(MEASURES)))
+    posteriors = model.posterior(np.where(hidden, -1, codes).astype(codes.dtype))
+    for place, variable in enumerate(model.schema.variables):
+        rows = np.flatnonzero(hidden[:, place])
+        if not rows.size:
+            continue
+        truth = codes[rows, place].astype(np.int64)
+        sums[place, 0] = rows.size
+        own = baseline[model.schema.rows_of(place)]
+        guesses = (
+            posteriors[rows] @ model.factor(place).T,
+            np.broadcast_to(own, (rows.size, own.size)),
+        )
+        for pmf, column in zip(guesses, (1, 3), strict=True):
+            chances = pmf[np.arange(rows.size), truth]
+            sums[place, column] = np.log(np.maximum(chances, FLOOR)).sum()
+            sums[place, column + 1] = np.count_nonzero(pmf.argmax(axis=1) == truth)
+        if variable.values is not None:
+            values = variable.numeric_values()
+            for pmf, column in zip(guesses, (5, 7), strict=True):
+                error = pmf @ values - values[truth]
+                sums[place, column] = (error**2).sum()
+                sums[place, column + 1] = np.abs(error).sum()
+    return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes))

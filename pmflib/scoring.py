@@ -1,0 +1,111 @@
+"""Answers as tables: one row per sample, or one row per question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.em import FLOOR
+from pmflib.model import JointPMF
+
+
+def score_samples(
+    codes: IntArray,
+    model: JointPMF,
+    targets: Sequence[str | int],
+    samples: Sequence[str],
+    rows: IntArray,
+) -> pa.Table:
+    """Score whole samples, and predict some variables of each from its others.
+
+    Parameters
+    ----------
+    codes
+        Shape (n_rows, n_variables), -1 missing.
+    model
+        The model.
+    targets
+        Variables to predict.
+    samples, rows
+        Identifiers and source rows of the samples, "" and -1 where there are none.
+
+    Returns
+    -------
+    Columns sample, row, log_prob (nats), state (most probable latent state), and for each target T: T (label),
+    T.probability, and T.expected where T is ordinal.
+    """
+    columns: dict[str, pa.Array] = {
+        "sample": pa.array(list(samples), pa.string()),
+        "row": pa.array(rows, pa.int64()),
+        "log_prob": pa.array(model.log_prob(codes), pa.float64()),
+        "state": pa.array(model.posterior(codes).argmax(axis=1), pa.int32()),
+    }
+    for target in targets:
+        variable = model.schema[target]
+        pmf = model.predict_proba(codes, target)
+        labels, chances, expected = _read_pmf(pmf, model, target)
+        columns[variable.name] = labels
+        columns[f"{variable.name}.probability"] = chances
+        if expected is not None:
+            columns[f"{variable.name}.expected"] = expected
+    return pa.table(columns)
+
+
+def answer_questions(
+    codes: IntArray, variables: IntArray, truths: IntArray, model: JointPMF
+) -> dict[str, pa.Array]:
+    """Predict one variable of each sample from its others (what would this user say to that?).
+
+    Parameters
+    ----------
+    codes
+        Shape (n_questions, n_variables): what is known of the sample, -1 where nothing is.
+    variables
+        int64 of shape (n_questions,): variable asked for in each row; its own column is not looked at.
+    truths
+        Codes of the true answers, -1 where not known; shape (n_questions,).
+    model
+        The model.
+
+    Returns
+    -------
+    Columns label, probability, expected (null where not ordinal) and log_prob of the true answer (nats; null where
+    not known).
+    """
+    known = codes.copy()
+    known[np.arange(len(known)), variables] = -1
+    posteriors = model.posterior(known)
+    label = np.full(len(known), "", object)
+    probability, expected, log_prob = (np.full(len(known), np.nan) for _ in range(3))
+    for place in np.unique(variables):
+        rows = np.flatnonzero(variables == place)
+        variable = model.schema[int(place)]
+        pmf = posteriors[rows] @ model.factor(int(place)).T
+        best = pmf.argmax(axis=1)
+        label[rows] = np.array(variable.levels, object)[best]
+        probability[rows] = pmf[np.arange(rows.size), best]
+        if variable.values is not None:
+            expected[rows] = pmf @ variable.numeric_values()
+        truth = truths[rows]
+        chance = np.maximum(pmf[np.arange(rows.size), np.maximum(truth, 0)], FLOOR)
+        log_prob[rows] = np.where(truth >= 0, np.log(chance), np.nan)
+    return {
+        "label": pa.array(label, pa.string()),
+        "probability": pa.array(probability),
+        "expected": pa.array(expected, from_pandas=True),
+        "log_prob": pa.array(log_prob, from_pandas=True),
+    }
+
+
+def _read_pmf(
+    pmf: FloatArray, model: JointPMF, target: str | int
+) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+    variable = model.schema[target]
+    best = pmf.argmax(axis=1)
+    labels = pa.array(variable.levels, pa.string()).take(pa.array(best))
+    chances = pa.array(pmf[np.arange(len(pmf)), best] if len(pmf) else np.empty(0))
+    expected = None if variable.values is None else pa.array(pmf @ variable.numeric_values())
+    return labels, chances, expected
