@@ -138,7 +138,7 @@ class Store:
         inputs: Mapping[str, Reference],
         options: Mapping[str, Any],
         version: int,
-        write: Callable[[Path], Mapping[str, Any]],
+        write: Callable[[Path, Path], Mapping[str, Any]],
     ) -> Entry:
         """Return the artefact of an identity; do the work only if the manifest does not have it.
 
@@ -153,7 +153,9 @@ class Store:
         version
             Version of the algorithm; raise it when the same inputs give other bits.
         write
-            Fills an empty folder and returns the summary. It must be deterministic: equal identity, equal bytes.
+            Called with an empty folder to fill, and a folder for checkpoints that outlives a killed run and is gone
+            once the artefact is published. Returns the summary. It must be deterministic: equal identity, equal
+            bytes, with checkpoints or without.
 
         Returns
         -------
@@ -163,9 +165,11 @@ class Store:
         if (found := self.find(identity)) is not None:
             return found
         tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        tmp.mkdir(parents=True)
+        work = self.root / "work" / identity
+        for folder in (tmp, work):
+            folder.mkdir(parents=True, exist_ok=True)
         try:
-            summary = dict(write(tmp))
+            summary = dict(write(tmp, work))
             digest = digest_tree(tmp)
             place = self._publish(tmp, kind, digest)
         finally:
@@ -174,7 +178,7 @@ class Store:
             Reference(kind, identity, digest, place), dict(inputs), dict(options), version, summary
         )
         self._record(entry)
-        shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
         return entry
 
     def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
@@ -185,12 +189,6 @@ class Store:
         )
         self._record(entry)
         return entry
-
-    def work_folder(self, identity: str) -> Path:
-        """Folder for checkpoints of the work on an identity; gone once it is published."""
-        path = self.root / "work" / identity
-        path.mkdir(parents=True, exist_ok=True)
-        return path
 
     def drop_leftovers(self) -> int:
         """Delete what runs that were killed left in ``tmp/``, and say how many; a live process's work stays."""

@@ -35,6 +35,8 @@ class BlockReference:
         Fold that all its samples belong to.
     n_observed
         Number of observed cells: what counting and EM cost.
+    nbytes
+        Size in memory, bytes.
     """
 
     path: str
@@ -42,6 +44,7 @@ class BlockReference:
     stop: int
     fold: int
     n_observed: int
+    nbytes: int
 
     @property
     def n_rows(self) -> int:
@@ -94,7 +97,7 @@ class SampleWriter:
         }
         self._group = zarr.create_group(path, attributes={**(attributes or {}), **layout})
         self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
-        self._blocks: list[tuple[int, int, int, int]] = []
+        self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
         self._n_observed = 0
         self._arrays: dict[str, Any] = {}
@@ -158,7 +161,9 @@ class SampleWriter:
         lengths = np.fromiter(map(len, samples), np.int32, len(samples))
         self._extend("sample_length", lengths, ("sample",))
         self._extend("sample_bytes", np.frombuffer(b"".join(samples), np.uint8), ("byte",))
-        self._blocks.append((self._n_rows, self._n_rows + block.n_rows, fold, n_observed))
+        self._blocks.append(
+            (self._n_rows, self._n_rows + block.n_rows, fold, n_observed, block.nbytes)
+        )
         self._n_rows += block.n_rows
         self._n_observed += n_observed
 
@@ -183,9 +188,13 @@ class SampleWriter:
             block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
             self._write(0, block, np.empty(0, np.int64), np.empty(0, object))
             self._blocks.clear()
-        table = np.array(self._blocks, np.int64).reshape(-1, 4)
+        table = np.array(self._blocks, np.int64).reshape(-1, 5)
         blocks = create_array(
-            self._group, "blocks", table.shape, table.dtype, ("block", "start stop fold observed")
+            self._group,
+            "blocks",
+            table.shape,
+            table.dtype,
+            ("block", "start stop fold observed nbytes"),
         )
         if table.size:
             blocks[...] = table

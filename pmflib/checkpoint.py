@@ -1,0 +1,63 @@
+"""Checkpoints: arrays in one file, replaced atomically; work that was killed goes on from them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.em import EMState
+from pmflib.store.artefacts import replace_file
+
+
+def save_table(path: Path, table: IntArray, n_rows: int) -> None:
+    """Save the counts of a fold."""
+    _save(path, {"table": table, "n_rows": np.array(n_rows)})
+
+
+def load_table(path: Path) -> tuple[IntArray, int] | None:
+    """Read what `save_table` wrote; None if there is none."""
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays["table"], int(arrays["n_rows"])
+
+
+def save_state(path: Path, state: EMState) -> None:
+    """Save where an EM loop stands."""
+    arrays = {
+        "prior": state.prior,
+        "factors": state.factors,
+        "loss_history": np.array(state.loss_history),
+        "log_likelihoods": np.array(state.log_likelihoods),
+        "held_out": np.array(state.held_out),
+        "converged": np.array(state.converged),
+    }
+    if state.best_prior is not None and state.best_factors is not None:
+        arrays |= {"best_prior": state.best_prior, "best_factors": state.best_factors}
+    _save(path, arrays)
+
+
+def load_state(path: Path) -> EMState | None:
+    """Read what `save_state` wrote, to the same bits; None if there is none."""
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return EMState(
+            arrays["prior"],
+            arrays["factors"],
+            tuple(arrays["loss_history"].tolist()),
+            tuple(arrays["log_likelihoods"].tolist()),
+            tuple(arrays["held_out"].tolist()),
+            arrays["best_prior"] if "best_prior" in arrays else None,
+            arrays["best_factors"] if "best_factors" in arrays else None,
+            bool(arrays["converged"]),
+        )
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    replace_file(path, buffer.getvalue())

@@ -1,0 +1,71 @@
+"""What one Dask task does with a group of blocks: functions of references or of loaded blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import Block
+from pmflib.counts import add_block
+from pmflib.em import EMStatistics, em_statistics, take_logs
+from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
+from pmflib.model import JointPMF
+from pmflib.store.samples import BlockReference, read_block
+
+Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
+"""Blocks, or where they are."""
+
+
+def iterate_blocks(group: Group) -> Iterator[Block]:
+    """Blocks of a group, one at a time; references are read as they come."""
+    for item in group:
+        yield read_block(item) if isinstance(item, BlockReference) else item
+
+
+def load_group(group: Sequence[BlockReference]) -> list[Block]:
+    """Read all blocks of a group."""
+    return list(iterate_blocks(group))
+
+
+def count_group(group: Group, offsets: IntArray) -> IntArray:
+    """Pair counts of a group: int64 of shape (n_levels, n_levels), upper triangle."""
+    table = np.zeros((int(offsets[-1]),) * 2, np.int64)
+    for block in iterate_blocks(group):
+        add_block(block, offsets, table)
+    return table
+
+
+def merge_tables(parts: Sequence[IntArray]) -> IntArray:
+    """Sum of count tables, at least one; the parts stay as they are."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def run_e_step(
+    group: Group, offsets: IntArray, prior: FloatArray, factors: FloatArray
+) -> EMStatistics:
+    """Sufficient statistics of a group under a model."""
+    logs = take_logs(prior, factors)
+    return EMStatistics.merge(
+        [em_statistics(block, offsets, *logs) for block in iterate_blocks(group)]
+    )
+
+
+def score_group(
+    group: Sequence[BlockReference], model: JointPMF, baseline: FloatArray, share: float, seed: int
+) -> HeldOutScores:
+    """Held-out scores of a group; a cell is hidden by its place in its partition, whoever asks."""
+    parts = []
+    for reference in group:
+        codes = read_block(reference).to_codes(model.schema.offsets)
+        # a partition's folder is named by its digest
+        key = int(Path(reference.path).parent.name[:12], 16) ^ seed
+        hidden = choose_hidden(codes, np.arange(reference.start, reference.stop), share, key)
+        parts.append(score_hidden(codes, hidden, model, baseline))
+    return HeldOutScores.merge(parts)
