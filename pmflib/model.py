@@ -243,9 +243,9 @@ class JointPMF:
         table = self.posterior(row)
         for place in places:
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
-        return table.sum(axis=1).reshape(
-            [int(self.schema.cardinalities[place]) for place in places]
-        )
+        sizes = [int(self.schema.cardinalities[place]) for place in places]
+        joint: FloatArray = table.sum(axis=1).reshape(sizes)
+        return joint
 
     def _encode_evidence(self, given: Mapping[str | int, str | int]) -> dict[int, int]:
         evidence = {}

@@ -101,4 +101,4 @@ def _finish_fold(
         save_table(checkpoint, pending.wait(), n_rows)
     if (counted := load_table(checkpoint)) is not None:
         writer.write(fold, *counted)
-    return n_rows
+    return int(n_rows)

@@ -12,7 +12,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
-from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, run_em
+from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, run_em
 from pmflib.errors import ConvergenceWarning
 from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em
@@ -102,14 +102,17 @@ def _write(
         plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
         plan.check(limit)
         spare = (limit - plan.needed) // 2
+        validate = None
+        if folds.validation:
+            validate = _evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8)
         state = run_em(
             _evaluate_on(client, store, dataset, folds.train, offsets, spare),
-            load_state(work / "state.npz") or EMState(begun.prior, begun.factors),
+            load_state(work / "state.npz") or open_start(begun.prior, begun.factors, singles),
             offsets,
             smoothing=Smoothing.shaped_by(singles, offsets, choose_smoothing(em.smoothing)),
             max_passes=em.max_passes,
             tol=em.tol,
-            validate=_evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8),
+            validate=validate,
             patience=em.patience,
             on_pass=_keep_and_report(work / "state.npz", em.max_passes),
         )
@@ -138,10 +141,8 @@ def _evaluate_on(
     folds: Sequence[int],
     offsets: IntArray,
     spare: int,
-) -> Evaluate | None:
+) -> Evaluate:
     """Statistics of some folds as a map over their blocks, kept in the workers' memory where they fit."""
-    if not folds:
-        return None
     blocks = list_dataset_blocks(store, dataset, folds)
     groups = group_blocks(blocks)
     fits = sum(block.nbytes for block in blocks) <= spare
