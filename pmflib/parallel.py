@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.plan import FAN_IN
 
@@ -23,19 +24,45 @@ RETRIES = 2
 
 
 @contextmanager
-def open_client(
-    address: str = "", workers: int = 0, *, processes: bool = False
-) -> Iterator[Client]:
-    """Connect to a Dask scheduler, or start workers on this machine for as long as the context lasts.
+def start_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Have workers ready for as long as the context lasts.
+
+    Parameters
+    ----------
+    cluster
+        Where to work. PMF_DASK_ADDRESS, and then its address, name a scheduler that runs already; without either,
+        workers are started on this machine, on loopback, one thread each.
+
+    Yields
+    ------
+    Address of the scheduler.
+    """
+    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+    if address:
+        yield address
+        return
+    from distributed import LocalCluster
+
+    n = cluster.workers or len(os.sched_getaffinity(0))
+    with LocalCluster(
+        n_workers=n if cluster.processes else 1,
+        threads_per_worker=1 if cluster.processes else n,
+        processes=cluster.processes,
+        host="127.0.0.1" if cluster.processes else None,
+        # ":0" and not None, which still asks for the default port
+        dashboard_address=":0",
+    ) as local:
+        yield local.scheduler_address
+
+
+@contextmanager
+def open_client(address: str) -> Iterator[Client]:
+    """Connect to a Dask scheduler.
 
     Parameters
     ----------
     address
-        Scheduler to connect to; empty starts a cluster here, on loopback.
-    workers
-        Workers to start here, one thread each; 0 = one per core that this process may use.
-    processes
-        Whether workers are processes; else they are threads of this one.
+        As `start_workers` gives it.
 
     Yields
     ------
@@ -44,33 +71,32 @@ def open_client(
     Raises
     ------
     ConfigError
-        If no scheduler answers at the address.
+        If no scheduler answers.
     """
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
-    if address:
-        try:
-            client = Client(address, set_as_default=False, timeout=30)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ConfigError(
-                f"cluster.address = {address!r}: no Dask scheduler answers ({error}); start one, or leave it empty"
-            ) from error
-        with client:
-            yield client
-        return
-    n = workers or len(os.sched_getaffinity(0))
-    with (
-        LocalCluster(
-            n_workers=n if processes else 1,
-            threads_per_worker=1 if processes else n,
-            processes=processes,
-            host="127.0.0.1" if processes else None,
-            # ":0" and not None, which still asks for the default port
-            dashboard_address=":0",
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    try:
+        client = Client(address, set_as_default=False, timeout=30)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
+            "start one, or leave the address empty"
+        ) from error
+    with client:
         yield client
+
+
+def check_workers_see(client: Client, folder: str) -> None:
+    """Check that every worker can open a folder.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot: stores must be on storage that all workers share.
+    """
+    seen = client.run(os.path.isdir, folder)
+    if blind := sorted(worker for worker, sees in seen.items() if not sees):
+        raise ConfigError(f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share")
 
 
 def count_threads(client: Client) -> int:

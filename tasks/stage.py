@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError
-from pmflib.parallel import Client, find_memory_limit, open_client
+from pmflib.parallel import Client, find_memory_limit, open_client, start_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Store
 
@@ -97,12 +97,10 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
-    """Connect to the run's workers, or start some; yields the client and the bytes that plans may use."""
-    cluster = config.cluster
-    with open_client(
-        address or cluster.address, cluster.workers, processes=cluster.processes
-    ) as client:
-        yield client, cluster.memory_limit or find_memory_limit()
+    """Connect to the run's workers, or start some for this stage; yields the client and the bytes that plans may use."""
+    with ExitStack() as stack:
+        address = address or stack.enter_context(start_workers(config.cluster))
+        yield stack.enter_context(open_client(address)), config.cluster.memory_limit or find_memory_limit()
 
 
 def publish_facts(entry: Entry, seconds: float) -> None:
