@@ -170,6 +170,7 @@ def test_prefect_api__signal_ends_server(start: Start, kind: signal.Signals) -> 
     assert wait_until_gone(pid)
 
 
+@pytest.mark.slow
 def test_prefect_api__two_processes_share_home(start: Start, tmp_path: Path) -> None:
     body = """
 for _ in range(3):
@@ -228,3 +229,57 @@ def test_is_server_configured__profile(tmp_path: Path) -> None:
             ).stdout.strip()
         )
     assert answers == ["False", "True"]
+
+
+MIGRATE = """
+import asyncio, sys
+from pathlib import Path
+
+from flows.server_process import build_database
+
+if sys.argv[1] == "ours":
+    build_database(Path(sys.argv[2]))
+else:
+    from prefect.server.database import provide_database_interface
+
+    asyncio.run(provide_database_interface().create_db())
+"""
+
+
+@pytest.mark.slow
+def test_build_database__same_as_prefects_own(tmp_path: Path) -> None:
+    contents = []
+    for kind in ("ours", "theirs"):
+        path = tmp_path / f"{kind}.db"
+        url = f"sqlite+aiosqlite:///{path}"
+        environment = isolated_environment(tmp_path)
+        result = subprocess.run(
+            [sys.executable, "-c", MIGRATE, kind, str(path)],
+            env=environment | {"PREFECT_SERVER_DATABASE_CONNECTION_URL": url},
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=WAIT_SECONDS,
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        contents.append(read_contents(path))
+    assert len(contents[0]) > 100
+    assert contents[0] == contents[1]
+
+
+def read_contents(path: Path) -> dict[str, object]:
+    """Return the definition of each table and index, the columns and number of rows of each table.
+
+    The lines of a definition are sorted: Alembic rebuilds a table with its constraints in the order
+    of a set, which differs from run to run.
+    """
+    with closing(sqlite3.connect(path)) as database:
+        objects = database.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        contents: dict[str, object] = {}
+        for kind, name, sql in objects:
+            contents[name] = sorted(line.strip("\t ,") for line in (sql or "").splitlines())
+            if kind == "table":
+                columns = database.execute(f"PRAGMA table_info({name})").fetchall()
+                (n_rows,) = database.execute(f"SELECT count(*) FROM {name}").fetchone()
+                contents[f"{name} table"] = (columns, n_rows)
+        contents["version"] = database.execute("SELECT * FROM alembic_version").fetchall()
+    return contents
