@@ -14,7 +14,7 @@ import pyarrow.csv
 from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
-from pmflib.ingest.readers import RawRows, find_columns
+from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, open_source
 
 CSV_BYTES = 4 << 20
@@ -143,9 +143,7 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
     return rows
 
 
-def _split_head(
-    source: Source, config: SourceConfig, stream: IO[bytes]
-) -> tuple[list[str], bytes]:
+def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tuple[list[str], bytes]:
     """Read column names, and give back the bytes that were read past them."""
     try:
         head = _read_full(stream, HEADER_BYTES)
@@ -172,7 +170,7 @@ def _split_head(
         raise SourceError(
             f"{source.name}: its header cannot be read as CSV ({error}); check source.delimiter"
         ) from error
-    if header is None or (used == HEADER_BYTES and not head.endswith((b"\n", b"\r"))):
+    if header is None or len(head) == used >= HEADER_BYTES - len(_BOM):
         raise SourceError(
             f"{source.name}: no header in its first {len(head)} bytes; "
             "add one, or name the columns in source.columns"
@@ -181,7 +179,9 @@ def _split_head(
         [name.encode() for name in header]
     except UnicodeEncodeError:
         shown = [name.encode("utf-8", "surrogateescape") for name in header[:8]]
-        raise SourceError(f"{source.name}: its header {shown} is not UTF-8; save it as UTF-8") from None
+        raise SourceError(
+            f"{source.name}: its header {shown} is not UTF-8; save it as UTF-8"
+        ) from None
     return header, head[used:]
 
 
@@ -246,5 +246,7 @@ def _restore_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
     ends = (ends - ends[0]) - extra[ends - ends[0]]
     restored = text.decode("utf-8").encode("latin-1")
     return pa.BinaryArray.from_buffers(
-        pa.binary(), len(column), [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(restored)]
+        pa.binary(),
+        len(column),
+        [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(restored)],
     )

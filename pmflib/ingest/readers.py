@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
+from pmflib.ingest.csv_rows import read_csv_rows, read_header
+from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, open_source
 
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
 PARQUET_ROWS = 1 << 17
-
-
-@dataclass(frozen=True)
-class RawRows:
-    """Rows of a file as they stand there.
-
-    Parameters
-    ----------
-    batch
-        The wanted columns, in the order they were wanted: binary from CSV, as typed from Parquet.
-    rows
-        int64 of shape (n_rows,): number of each row in the file; 1 is the first row of data, and blank lines are no
-        rows.
-    ragged
-        Number and text of the rows in between that have too few or too many fields; their bytes that are not
-        UTF-8 are escaped with a backslash.
-    """
-
-    batch: pa.RecordBatch
-    rows: IntArray
-    ragged: tuple[tuple[int, str], ...] = ()
 
 
 def is_parquet(source: Source, config: SourceConfig) -> bool:
@@ -57,8 +34,6 @@ def read_columns(source: Source, config: SourceConfig) -> list[str]:
     SourceError
         If the file cannot be read, or has no header and none is configured.
     """
-    from pmflib.ingest.csv_rows import read_header
-
     if is_parquet(source, config):
         with open_source(source, unpack=False) as stream:
             return list(_open_parquet(source, stream).schema_arrow.names)
@@ -86,40 +61,10 @@ def read_rows(source: Source, config: SourceConfig, columns: Sequence[str]) -> I
         If a column is absent or there twice, the file is cut short, damaged or of another format, or a
         quotation mark is never closed.
     """
-    from pmflib.ingest.csv_rows import read_csv_rows
-
     if is_parquet(source, config):
         yield from _read_parquet_rows(source, columns)
     else:
         yield from read_csv_rows(source, config, columns)
-
-
-def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Place of each wanted column in a header.
-
-    Raises
-    ------
-    SourceError
-        If a wanted column is absent, or the header has it more than once.
-    """
-    times = Counter(header)
-    places = {name: place for place, name in enumerate(header)}
-    for name in columns:
-        if name not in places:
-            close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
-            hint = f"; did you mean {close}?" if close else ""
-            shown = list(header[:12]) + (["..."] if len(header) > 12 else [])
-            raise SourceError(
-                f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint} "
-                "If the first row is data, name the columns in source.columns; "
-                "if they are one column, set source.delimiter"
-            )
-        if times[name] > 1:
-            raise SourceError(
-                f"{source.name}: column {name!r} stands {times[name]} times in the header; "
-                "rename all but one, or take them out"
-            )
-    return [places[name] for name in columns]
 
 
 def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
@@ -174,5 +119,8 @@ def _flatten(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
             column = column.cast(pa.string())
         elif column.type == pa.binary_view():
             column = column.cast(pa.binary())
+        elif pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+            # Python's times end at microseconds
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
         arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Any
 
 import fsspec
@@ -72,7 +73,7 @@ def find_sources(path: str | tuple[str, ...]) -> list[Source]:
     if not found:
         raise SourceError("source.path is empty; give a file, a folder, a glob or a URL")
     sources = sorted(found.values(), key=lambda source: source.name)
-    for before, after in zip(sources, sources[1:], strict=False):
+    for before, after in pairwise(sources):
         if before.name == after.name:
             raise SourceError(
                 f"two files are named {after.name!r}; names must tell files apart: "
