@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from pmflib.errors import StoreError
-
 from flows.run_history import wait_until_stored
+from pmflib.errors import StoreError
 
 START_SECONDS = 120.0
 DRAIN_SECONDS = 15.0

@@ -96,7 +96,9 @@ def check_workers_see(client: Client, folder: str) -> None:
     """
     seen = client.run(os.path.isdir, folder)
     if blind := sorted(worker for worker, sees in seen.items() if not sees):
-        raise ConfigError(f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share")
+        raise ConfigError(
+            f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
+        )
 
 
 def count_threads(client: Client) -> int:

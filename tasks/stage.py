@@ -100,7 +100,10 @@ def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client,
     """Connect to the run's workers, or start some for this stage; yields the client and the bytes that plans may use."""
     with ExitStack() as stack:
         address = address or stack.enter_context(start_workers(config.cluster))
-        yield stack.enter_context(open_client(address)), config.cluster.memory_limit or find_memory_limit()
+        yield (
+            stack.enter_context(open_client(address)),
+            config.cluster.memory_limit or find_memory_limit(),
+        )
 
 
 def publish_facts(entry: Entry, seconds: float) -> None:

@@ -63,9 +63,9 @@ def combine_accounts(
     Parameters
     ----------
     spill_summaries
-        Of all files.
+        Of all files; none where files were encoded without being spilled.
     assembly_summaries
-        Of all buckets.
+        Of all buckets, or of all files encoded without being spilled.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def combine_accounts(
     """
     spilled = sum(summary["rows_encoded"] for summary in spill_summaries)
     assembled = sum(summary["rows_in"] for summary in assembly_summaries)
-    if spilled != assembled:
+    if spill_summaries and spilled != assembled:
         raise StoreError(
             f"{spilled} rows were spilled, but {assembled} were assembled; "
             "assemble every bucket exactly once, from the spills of all files"
@@ -90,7 +90,7 @@ def combine_accounts(
         reasons.update(summary["reasons"])
         cells.update(summary["cells_made_missing"])
     total: dict[str, Any] = {
-        "rows_in": sum(summary["rows_in"] for summary in spill_summaries),
+        "rows_in": sum(s["rows_in"] for s in spill_summaries or assembly_summaries),
         "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
         "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
         "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
