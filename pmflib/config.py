@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -208,3 +209,43 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
             )
             lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}")
         raise ConfigError("; ".join(lines)) from None
+
+
+def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) -> str:
+    """Draft a configuration file for a person to review.
+
+    Parameters
+    ----------
+    source
+        Where the data are; defaults are left out.
+    rank
+        Number of latent states to begin with.
+    notes
+        What the reviewer should look at, as comments.
+
+    Returns
+    -------
+    TOML text that `load_config` reads.
+    """
+    given = source.model_dump(mode="json", exclude_defaults=True)
+    # JSON strings and lists of strings are TOML as well
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    comments = [f"# review: {note}" for note in notes]
+    return "\n".join(
+        [
+            *comments,
+            "[source]",
+            *lines,
+            "",
+            "[schema]",
+            'file = "schema.json"',
+            'on_unknown_level = "quarantine"  # or "missing", "error"',
+            "",
+            "[model]",
+            f"rank = {rank}  # number of latent states",
+            "",
+            "[evaluate]",
+            "hide = 0.2  # share of the held-out answers that are predicted from the others",
+            "",
+        ]
+    )

@@ -77,8 +77,8 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
 
     Returns
     -------
-    Plain JSON types: "levels", a list of combinations with their probability, the most probable first; "best", the first of
-    them; "expected", the expected value where there is one target and it is ordinal.
+    Plain JSON types: "levels", a list of combinations with their probability, the most probable first; "best", the
+    first of them; "expected", the expected value where there is one target and it is ordinal.
 
     Raises
     ------

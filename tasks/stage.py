@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from prefect import task
+from prefect import Task, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
@@ -19,6 +18,9 @@ from pmflib.errors import PmfError
 from pmflib.parallel import Client, find_memory_limit, open_client, start_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
@@ -35,15 +37,17 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
     return False
 
 
-stage = functools.partial(
-    # the manifest decides what is done: a second cache could only disagree with it
-    task,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-    retries=2,
-    retry_delay_seconds=[2, 10],
-    retry_condition_fn=is_worth_a_retry,
-)
+def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function a Prefect task: one stage of a pipeline."""
+    return task(
+        name=name,
+        # the manifest decides what is done: a second cache could only disagree with it
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=2,
+        retry_delay_seconds=[2, 10],
+        retry_condition_fn=is_worth_a_retry,
+    )
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
-    """Connect to the run's workers, or start some for this stage; yields the client and the bytes that plans may use."""
+    """Connect to the run's workers, or start some for this stage; yields the client and the bytes to plan with."""
     with ExitStack() as stack:
         address = address or stack.enter_context(start_workers(config.cluster))
         yield (
