@@ -18,7 +18,7 @@ class Question:
     """Which variables, given which levels of others."""
 
     targets: tuple[str, ...]
-    given: Mapping[str, str]
+    given: Mapping[str | int, str]
 
 
 def parse_question(text: str) -> Question:
@@ -52,7 +52,7 @@ def parse_question(text: str) -> Question:
 
     asked, *evidence = re.split(r"\s+given\s+", re.sub(r'"([^"]*)"', set_aside, text), maxsplit=1)
     targets = tuple(restore(part) for part in asked.split(","))
-    given = {}
+    given: dict[str | int, str] = {}
     for part in re.split(r"\s+and\s+|,", evidence[0]) if evidence else []:
         name, equals, level = part.partition("=")
         if not equals or not name.strip():
@@ -85,7 +85,7 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
     SchemaError
         If a variable or level is unknown, or occurs twice.
     """
-    pmf = model.marginal(question.targets, dict(question.given))
+    pmf = model.marginal(question.targets, question.given)
     variables = [model.schema[target] for target in question.targets]
     order = np.argsort(-pmf, axis=None, kind="stable")
     levels = []
