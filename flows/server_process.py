@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     import uvicorn
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from prefect.server.database.configurations import AioSqliteConfiguration
+    from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 GRACE_SECONDS = 4.0
 
@@ -31,32 +34,45 @@ def main() -> None:
     gc.disable()
     import uvicorn
     from prefect.server.api.server import create_app
+    from prefect.server.database.dependencies import temporary_database_config
 
     build_database(Path(sys.argv[-1]) / "prefect.db")
     app = create_app(ephemeral=True, final=True)
     gc.freeze()
     gc.enable()
     # Named TCP, or asyncio leaves the delay of small packets on: 40 ms for each answer.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+    with (
+        temporary_database_config(_lock_first()),
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener,
+    ):
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            _retry_soon(app), log_level="error", lifespan="on", timeout_graceful_shutdown=1
-        )
+        config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
         asyncio.run(_serve(uvicorn.Server(config), listener, report))
 
 
-def _retry_soon(app: "ASGIApp") -> "ASGIApp":
-    """Ask clients to try again at once where SQLite was busy; else they wait for seconds."""
+def _lock_first() -> "AioSqliteConfiguration":
+    """Return a configuration in which each transaction locks the SQLite file when it begins.
 
-    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def send_hint(message: "Message") -> None:
-            if message.get("status") == 503:
-                message["headers"] = [*message["headers"], (b"retry-after", b"0.1")]
-            await send(message)
+    Notes
+    -----
+    Prefect's own locks it at the first write. If another transaction has written in between, be it
+    by this server or by a second one, SQLite refuses at once instead of waiting its turn. The
+    client is told to come back, waits for seconds, and after some such answers the run fails.
+    """
+    from prefect.server.database.configurations import AioSqliteConfiguration
+    from prefect.settings import get_current_settings
 
-        await app(scope, receive, send_hint)
+    class LockFirst(AioSqliteConfiguration):
+        @contextlib.asynccontextmanager
+        async def begin_transaction(
+            self, session: "AsyncSession", with_for_update: bool = False
+        ) -> "AsyncGenerator[AsyncSessionTransaction, None]":
+            async with super().begin_transaction(session, with_for_update=True) as transaction:
+                yield transaction
 
-    return answer
+    url = get_current_settings().server.database.connection_url
+    assert url is not None
+    return LockFirst(url.get_secret_value())
 
 
 async def _serve(server: "uvicorn.Server", listener: socket.socket, report: int) -> None:

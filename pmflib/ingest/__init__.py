@@ -4,7 +4,8 @@ from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
-from pmflib.ingest.readers import RawRows, read_columns, read_rows
+from pmflib.ingest.raw_rows import RawRows
+from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source, digest_source, find_sources
 from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes
 from pmflib.ingest.wide import encode_wide, spill_wide

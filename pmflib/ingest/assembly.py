@@ -71,38 +71,49 @@ def assemble_bucket(
     """
     rows = _read_rows(spills, names, bucket, schema, source_config.layout)
     identifiers, rank = _rank_samples(rows.samples)
+    block: Block
     if source_config.layout == "long":
         kept, lost, keys = _choose_answers(rows, rank, schema, policy)
-        describe = _describe_answer(rows, schema, source_config)
-        block, places = _join_answers(rows, rank, kept, len(identifiers), schema), None
+        block = _join_answers(rows, rank, kept, len(identifiers))
     else:
         kept, lost, keys = _choose(np.arange(rank.size), [rank], policy)
-        describe = _describe_row(rows, schema, source_config)
-        block, places = DenseBlock(rows.values[kept]), kept
+        block = DenseBlock(rows.values[kept])
+
+    def describe(places: IntArray) -> list[str]:
+        write = _describe_answers if rows.values.ndim == 1 else _describe_rows
+        return write(rows, places, schema, source_config)
+
     if lost.size and policy.on_duplicate == "error":
         raise _duplicate_error(rows, lost, keys, describe)
+    lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
-        for place in lost[np.lexsort((rows.numbers[lost], rows.files[lost]))].tolist():
-            quarantine.add(
-                names[rows.files[place]],
-                int(rows.numbers[place]),
-                "duplicate",
-                None,
-                describe(place),
-            )
-    cells = block.n_rows * schema.n_variables
-    observed = (
-        len(block.indices) if isinstance(block, SparseBlock) else np.count_nonzero(block.codes >= 0)
-    )
-    samples = SampleWriter(folder / "samples", schema, sparse=bool(observed < SPARSE_BELOW * cells))
-    # a row number means something only where there is one file
-    single = places is not None and len(spills) == 1
-    origins = rows.numbers[places] if single else np.full(block.n_rows, -1, np.int64)
-    if block.n_rows:
-        samples.append(block, np.full(block.n_rows, fold, np.int64), origins, identifiers)
+        files = [names[file] for file in rows.files[lost].tolist()]
+        quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))
     account = Account(rank.size, rank.size - lost.size)
     account.reasons["duplicate"] = lost.size
-    return account.summarise(**samples.close())
+    # a row number means something only where there is one file
+    single = rows.values.ndim == 2 and len(spills) == 1
+    origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
+    stored = _write_samples(folder, schema, block, fold, origins, identifiers)
+    return account.summarise(**stored)
+
+
+def _write_samples(
+    folder: Path,
+    schema: Schema,
+    block: Block,
+    fold: int,
+    origins: IntArray,
+    identifiers: npt.NDArray[np.object_],
+) -> dict[str, int]:
+    cells = block.n_rows * schema.n_variables
+    observed = (
+        len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
+    )
+    samples = SampleWriter(folder / "samples", schema, sparse=observed < SPARSE_BELOW * cells)
+    if block.n_rows:
+        samples.append(block, np.full(block.n_rows, fold, np.int64), origins, identifiers)
+    return samples.close()
 
 
 @dataclass(frozen=True)
@@ -221,44 +232,50 @@ def _stable_order(key: IntArray) -> IntArray:
     return order
 
 
-def _join_answers(
-    rows: _Rows, rank: IntArray, kept: IntArray, n_samples: int, schema: Schema
-) -> Block:
+def _join_answers(rows: _Rows, rank: IntArray, kept: IntArray, n_samples: int) -> SparseBlock:
     indptr = np.zeros(n_samples + 1, np.int64)
     np.cumsum(np.bincount(rank[kept], minlength=n_samples), out=indptr[1:])
     return SparseBlock(indptr, rows.values[kept].astype(np.int32))
 
 
-def _describe_answer(rows: _Rows, schema: Schema, config: SourceConfig) -> Callable[[int], str]:
-    def describe(place: int) -> str:
-        variable = int(np.searchsorted(schema.offsets, rows.values[place], side="right")) - 1
-        code = int(rows.values[place] - schema.offsets[variable])
-        fields: list[object] = [
-            rows.samples[place].as_py(),
-            schema.variables[variable].name,
-            schema.variables[variable].levels[code],
-        ]
-        if rows.times is not None:
-            fields.append(float(rows.times[place]))
-        return raw_text(fields, config.delimiter)
+def _describe_answers(
+    rows: _Rows, places: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    # a sample, and a level's variable and label, are written once, not once a row
+    labels = {}
+    for level in np.unique(rows.values[places]).tolist():
+        variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
+        label = schema[variable].levels[level - int(schema.offsets[variable])]
+        labels[level] = raw_text(["", schema[variable].name, label], config.delimiter)
+    coded = rows.samples.take(pa.array(places)).dictionary_encode()
+    samples = [raw_text([sample], config.delimiter) for sample in coded.dictionary.to_pylist()]
+    pairs = zip(coded.indices.to_pylist(), rows.values[places].tolist(), strict=True)
+    texts = [samples[sample] + labels[level] for sample, level in pairs]
+    if rows.times is None:
+        return texts
+    times = rows.times[places].tolist()
+    return [
+        text + raw_text(["", time], config.delimiter)
+        for text, time in zip(texts, times, strict=True)
+    ]
 
-    return describe
 
-
-def _describe_row(rows: _Rows, schema: Schema, config: SourceConfig) -> Callable[[int], str]:
-    def describe(place: int) -> str:
-        codes = rows.values[place].tolist()
+def _describe_rows(
+    rows: _Rows, places: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    samples = rows.samples.take(pa.array(places)).to_pylist()
+    texts = []
+    for sample, codes in zip(samples, rows.values[places].tolist(), strict=True):
         labels = [
             variable.levels[code] if code >= 0 else ""
             for variable, code in zip(schema.variables, codes, strict=True)
         ]
-        return raw_text([*labels, rows.samples[place].as_py()], config.delimiter)
-
-    return describe
+        texts.append(raw_text([*labels, sample], config.delimiter))
+    return texts
 
 
 def _duplicate_error(
-    rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[int], str]
+    rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
 ) -> SchemaError:
     """Name the first duplicate, and a row it collides with."""
     place = int(lost.min())
@@ -276,6 +293,6 @@ def _duplicate_error(
         "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
     )
     return SchemaError(
-        f"{first} and {second} {what}: {describe(place)!r} "
+        f"{first} and {second} {what}: {describe(np.array([place]))[0]!r} "
         f"({lost.size} such rows in this bucket). Remove one, or set schema.on_duplicate to 'last' or 'first'"
     )

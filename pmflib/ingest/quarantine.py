@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 
 import pyarrow as pa
@@ -69,10 +70,32 @@ class QuarantineWriter:
         raw
             The row's text: see `raw_text`.
         """
+        self.add_all([file], [row], reason, column, [raw])
+
+    def add_all(
+        self,
+        files: Sequence[str],
+        rows: Sequence[int],
+        reason: str,
+        column: str | None,
+        raws: Sequence[str],
+    ) -> None:
+        """Keep several rows with the same reason and column; see `add`."""
         assert reason in REASONS, reason
-        self._rows.append((file, row, reason, column, raw))
-        if len(self._rows) >= ROW_GROUP:
-            self._flush()
+        for place in range(0, len(files), ROW_GROUP):
+            part = slice(place, place + ROW_GROUP)
+            self._rows.extend(
+                zip(
+                    files[part],
+                    rows[part],
+                    repeat(reason),
+                    repeat(column),
+                    raws[part],
+                    strict=False,
+                )
+            )
+            if len(self._rows) >= ROW_GROUP:
+                self._flush()
 
     def _flush(self) -> None:
         if self._rows:
@@ -110,8 +133,9 @@ def merge_quarantines(paths: Sequence[Path], out: Path) -> int:
 def raw_text(fields: Sequence[object], delimiter: str = ",") -> str:
     """Write one row as CSV from its fields; bytes that are not UTF-8 are escaped with a backslash, None is empty."""
     line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, lineterminator="").writerow(map(field_text, fields))
-    return line.getvalue()
+    # only what stands in the line terminator is quoted: with none, a newline would not be
+    csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(map(field_text, fields))
+    return line.getvalue().removesuffix("\r\n")
 
 
 def field_text(value: object) -> str:
