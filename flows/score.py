@@ -45,9 +45,7 @@ def score_flow(
     store = open_store(checked)
     last = read_run(store, checked.name)
     if last is None:
-        raise StoreError(
-            f"pipeline {checked.name!r} has no live model in store {str(store.root)!r}; `pmf run` makes one"
-        )
+        raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
     stages = last[0]
     with start_workers(checked.cluster) as address:
         if questions:

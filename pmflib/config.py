@@ -7,12 +7,14 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
+
+C = TypeVar("C", bound=BaseModel)
 
 
 class _Section(BaseModel):
@@ -196,17 +198,29 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
     ConfigError
         If an option is unknown, missing or out of range: one line each.
     """
+    return _validate(PipelineConfig, data | {"base": str(Path(base).resolve())})
+
+
+def make_source(data: dict[str, Any]) -> SourceConfig:
+    """Check the source section of a configuration given as a dictionary.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown, missing or out of range: one line each.
+    """
+    return _validate(SourceConfig, data)
+
+
+def _validate(section: type[C], data: dict[str, Any]) -> C:
     try:
-        return PipelineConfig.model_validate(data | {"base": str(Path(base).resolve())})
+        return section.model_validate(data)
     except ValidationError as error:
         lines = []
         for problem in error.errors():
             where = ".".join(map(str, problem["loc"])) or "configuration"
-            given = (
-                ""
-                if problem["type"] in {"missing", "value_error"}
-                else f" (given: {problem['input']!r})"
-            )
+            own = problem["type"] in {"missing", "value_error"}
+            given = "" if own else f" (given: {problem['input']!r})"
             lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}")
         raise ConfigError("; ".join(lines)) from None
 

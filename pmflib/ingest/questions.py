@@ -1,4 +1,4 @@
-"""Questions about samples: what would this sample answer to that variable?"""
+"""Questions about samples: what would this one answer to that variable."""
 
 from __future__ import annotations
 
