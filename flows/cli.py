@@ -57,6 +57,9 @@ def main() -> None:
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
+    else:
+        # what went wrong is said once, below; Prefect keeps its own account with the run
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     try:
         app()
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,15 +45,30 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     from distributed import LocalCluster
 
     n = cluster.workers or len(os.sched_getaffinity(0))
-    with LocalCluster(
-        n_workers=n if cluster.processes else 1,
-        threads_per_worker=1 if cluster.processes else n,
-        processes=cluster.processes,
-        host="127.0.0.1" if cluster.processes else None,
-        # ":0" and not None, which still asks for the default port
-        dashboard_address=":0",
-    ) as local:
+    with (
+        _quiet("distributed"),
+        LocalCluster(
+            n_workers=n if cluster.processes else 1,
+            threads_per_worker=1 if cluster.processes else n,
+            processes=cluster.processes,
+            host="127.0.0.1" if cluster.processes else None,
+            # port 0 and not None, which still asks for the default port
+            dashboard_address="127.0.0.1:0",
+        ) as local,
+    ):
         yield local.scheduler_address
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Have a logger, and those below it, speak of warnings only."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextmanager
@@ -237,7 +253,7 @@ def map_items(
         pure=False,
         retries=RETRIES,
     )
-    for done, _ in enumerate(as_completed(futures), 1):
+    for done, _ in enumerate(as_completed(futures, loop=client.loop), 1):
         if on_result is not None:
             on_result(done)
     return client.gather(futures)  # type: ignore[no-any-return]
