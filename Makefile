@@ -1,0 +1,37 @@
+# Everything runs from an environment made of the lock file; `make demo` and `make test` need Python 3.11, make and
+# the package index, and nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test slow lint lock clean
+
+demo: $(VENV)/.ready
+	rm -rf demo
+	$(BIN)/pmf demo --folder demo
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/.ready
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lock: $(VENV)/.ready
+	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-annotate \
+	  --no-header --python-version 3.11 --universal --quiet --output-file requirements.lock
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "pmflib needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo
