@@ -30,7 +30,7 @@ def main() -> None:
     # Standard output carries the port to the parent; whatever else is printed goes to the log.
     report = os.dup(1)
     os.dup2(2, 1)
-    # A quarter of the start would be spent on collecting modules that live until the end.
+    # Collecting garbage among modules that live until the end would take half a second.
     gc.disable()
     import uvicorn
     from prefect.server.api.server import create_app
@@ -57,7 +57,7 @@ def _lock_first() -> "AioSqliteConfiguration":
     -----
     Prefect's own locks it at the first write. If another transaction has written in between, be it
     by this server or by a second one, SQLite refuses at once instead of waiting its turn. The
-    client is told to come back, waits for seconds, and after some such answers the run fails.
+    client is told to come back, and each time waits for two seconds or more.
     """
     from prefect.server.database.configurations import AioSqliteConfiguration
     from prefect.settings import get_current_settings
