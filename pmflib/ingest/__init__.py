@@ -2,6 +2,7 @@
 
 from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.drafting import draft_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
 from pmflib.ingest.raw_rows import RawRows
@@ -19,6 +20,7 @@ __all__ = [
     "choose_buckets",
     "combine_accounts",
     "digest_source",
+    "draft_schema",
     "encode_wide",
     "estimate_csv_bytes",
     "find_sources",

@@ -143,6 +143,9 @@ def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
     places = {name: place for place, name in enumerate(schema.names)}
     table = []
     for value in coded.dictionary.to_pylist():
+        if value is None:
+            table.append(UNKNOWN)
+            continue
         try:
             name = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
             table.append(places.get(name, places.get(name.strip(), UNKNOWN)))

@@ -1,0 +1,213 @@
+import bz2
+import csv
+import gzip
+import io
+import lzma
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmflib.config import SourceConfig
+from pmflib.errors import SourceError
+from pmflib.ingest import csv_rows, find_sources, read_columns, read_rows
+
+WIDE = SourceConfig(path="x", layout="wide")
+
+
+def read(folder, content, columns, config=WIDE, name="x.csv"):
+    """All rows by number, and the ragged ones."""
+    (folder / name).write_bytes(content)
+    (source,) = find_sources(str(folder / name))
+    rows, ragged, last = {}, {}, 0
+    for raw in read_rows(source, config, columns):
+        values = zip(*(column.to_pylist() for column in raw.batch.columns), strict=True)
+        new = dict(zip(raw.rows.tolist(), values, strict=True)) | dict(raw.ragged)
+        # batches come in the order of the file
+        assert not new or min(new) > last
+        last = max(new, default=last)
+        rows |= dict(zip(raw.rows.tolist(), new.values(), strict=False))
+        ragged |= dict(raw.ragged)
+    return rows, ragged
+
+
+def test_read_rows__numbers_survive_ragged_rows_and_blank_lines(tmp_path):
+    content = b"a,b\n1,2\n3\n\n5,6\n7,8,9\n10,11\n"
+    rows, ragged = read(tmp_path, content, ["b", "a"])
+    assert rows == {1: (b"2", b"1"), 3: (b"6", b"5"), 5: (b"11", b"10")}
+    assert ragged == {2: "3", 4: "7,8,9"}
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["fits", "short", "long", "blank", "quoted"]), max_size=120),
+    block=st.integers(24, 200),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    last_newline=st.booleans(),
+)
+def test_read_rows__numbers_are_exact_wherever_blocks_are_cut(
+    tmp_path_factory, kinds, block, newline, last_newline
+):
+    lines, fitting, broken, number = [], {}, {}, 0
+    for place, kind in enumerate(kinds):
+        number += kind != "blank"
+        line = {
+            "fits": f"{place},{number}",
+            "short": f"{place}",
+            "long": f"{place},{number},9",
+            "blank": "",
+            "quoted": f'"{place}\nx","{number}"',
+        }[kind]
+        lines.append(line)
+        if kind in ("fits", "quoted"):
+            text = f"{place}\nx" if kind == "quoted" else str(place)
+            fitting[number] = (text.encode(), str(number).encode())
+        elif kind != "blank":
+            broken[number] = line
+    content = newline.join(["a,b", *lines]) + (newline if last_newline else "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_rows, "CSV_BYTES", block)
+        folder = tmp_path_factory.mktemp("rows")
+        assert read(folder, content.encode(), ["a", "b"]) == (fitting, broken)
+
+
+def test_read_rows__quoted_newlines_quotes_and_delimiters(tmp_path):
+    content = b'a,b\r\n"x\r\ny","1,2"\r\n"say ""so""",3\r\n4\r\n5,6'
+    rows, ragged = read(tmp_path, content, ["a", "b"])
+    assert rows == {1: (b"x\r\ny", b"1,2"), 2: (b'say "so"', b"3"), 4: (b"5", b"6")}
+    assert ragged == {3: "4"}
+
+
+def test_read_rows__bytes_that_are_not_utf8_survive(tmp_path):
+    content = b"a,b\n\xff\xfe,\xe2\x80\x99\n\xc3\xa9,\xe9,\x80\n1,2\n"
+    rows, ragged = read(tmp_path, content, ["a", "b"])
+    assert rows == {1: (b"\xff\xfe", b"\xe2\x80\x99"), 3: (b"1", b"2")}
+    assert ragged == {2: "é,\\xe9,\\x80"}
+
+
+@given(cells=st.lists(st.binary(max_size=6), min_size=1, max_size=40), block=st.integers(40, 90))
+def test_read_rows__any_bytes_come_back(tmp_path_factory, cells, block):
+    quoted = [b'"' + cell.replace(b'"', b'""') + b'",1' for cell in cells]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_rows, "CSV_BYTES", block)
+        folder = tmp_path_factory.mktemp("bytes")
+        rows, ragged = read(folder, b"a,b\n" + b"\n".join(quoted), ["a", "b"])
+    assert not ragged
+    assert [a for a, _ in rows.values()] == cells
+
+
+def test_read_rows__byte_order_mark(tmp_path):
+    assert read(tmp_path, b"\xef\xbb\xbfa,b\n1,2\n", ["a"])[0] == {1: (b"1",)}
+    named = SourceConfig(path="x", layout="wide", columns=("a", "b"))
+    assert read(tmp_path, b"\xef\xbb\xbf1,2\n", ["a"], named)[0] == {1: (b"1",)}
+
+
+def test_read_rows__file_without_header(tmp_path):
+    named = SourceConfig(path="x", layout="wide", columns=("a", "b"), delimiter="\t")
+    rows, ragged = read(tmp_path, b"1\t2\n3\n4\t5\n", ["b"], named)
+    assert rows == {1: (b"2",), 3: (b"5",)}
+    assert ragged == {2: "3"}
+
+
+@pytest.mark.parametrize("content", [b"a,b\n", b"a,b", b"a,b\n\n\n"])
+def test_read_rows__header_alone_is_no_row(tmp_path, content):
+    assert read(tmp_path, content, ["a", "b"]) == ({}, {})
+
+
+def test_read_rows__single_column_skips_blank_lines(tmp_path):
+    assert read(tmp_path, b"a\n1\n\n2\n", ["a"])[0] == {1: (b"1",), 2: (b"2",)}
+
+
+def test_read_columns__header_with_quotes_after_blank_lines(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b'\n"a\nb","c ""d""",e\n1,2,3\n')
+    (source,) = find_sources(str(tmp_path))
+    assert read_columns(source, WIDE) == ["a\nb", 'c "d"', "e"]
+    (raw,) = read_rows(source, WIDE, ["a\nb"])
+    assert raw.rows.tolist() == [1]
+
+
+def test_read_rows__old_line_ends(tmp_path):
+    assert read(tmp_path, b"a,b\r1,2\r3,4", ["b"])[0] == {1: (b"2",), 2: (b"4",)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'a,b\n1,2\n1,"x\n3,4\n5,6\n',
+        b'a,b\n1,2\n"1,2\n3,4\n',
+        b'a,b\n1,2\n1,2,"x\n3,4\n5,6',
+        b'a,b\n1,2\n5,"',
+    ],
+)
+def test_read_rows__quotation_mark_that_is_never_closed(tmp_path, content):
+    with pytest.raises(SourceError, match=r"x\.csv: a quotation mark in row 2 is never closed"):
+        read(tmp_path, content, ["a", "b"])
+
+
+def test_read_rows__quotation_mark_that_swallows_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_rows, "CSV_BYTES", 64)
+    with pytest.raises(SourceError, match=r"row after row \d+ does not end within 64 bytes"):
+        read(tmp_path, b'a,b\n1,2\n1,"x\n' + b"3,4\n" * 100, ["a", "b"])
+
+
+def test_read_rows__column_twice(tmp_path):
+    with pytest.raises(SourceError, match=r"x\.csv: column 'a' stands 2 times in the header"):
+        read(tmp_path, b"a,b,a\n1,2,3\n", ["a"])
+    assert read(tmp_path, b"a,b,a\n1,2,3\n", ["b"])[0] == {1: (b"2",)}
+
+
+def test_read_rows__column_that_is_not_there(tmp_path):
+    with pytest.raises(SourceError, match=r"no column 'rating'.*'ratings'\]; did you mean \['rat"):
+        read(tmp_path, b"user,ratings\n1,2\n", ["rating"])
+    with pytest.raises(SourceError, match=r"columns are \['1', '2'\].*source\.columns"):
+        read(tmp_path, b"1,2\n3,4\n", ["rating"])
+
+
+def test_read_rows__no_header(tmp_path):
+    with pytest.raises(SourceError, match=r"x\.csv: no header in its first 3 bytes"):
+        read(tmp_path, b"\n\r\n", ["a"])
+    with pytest.raises(SourceError, match=r"header .* is not UTF-8"):
+        read(tmp_path, b"\xe9t\xe9,b\n1,2\n", ["b"])
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PAR1....", "a Parquet file; name it .parquet"),
+        (gzip.compress(b"a\n1\n"), "packed with gzip"),
+        (lzma.compress(b"a\n1\n"), "packed with xz"),
+        (bz2.compress(b"a\n1\n"), "packed with bzip2"),
+        (pa.compress(b"a\n1\n", "zstd", asbytes=True), "packed with zstd"),
+        ("a,b\n".encode("utf-16"), "in UTF-16"),
+        (b"PK\x03\x04..", "a zip archive or a spreadsheet"),
+    ],
+)
+def test_read_rows__file_of_another_format(tmp_path, content, what):
+    with pytest.raises(SourceError, match=f"x.csv: read as CSV, but it is {what}"):
+        read(tmp_path, content, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+@pytest.mark.parametrize("n_rows", [2_000, 300_000])
+def test_read_rows__packed_file_cut_short(tmp_path, suffix, pack, n_rows):
+    text = io.StringIO()
+    csv.writer(text).writerows([("a", "b"), *((row, row % 7) for row in range(n_rows))])
+    packed = pack(text.getvalue().encode())
+    name = f"x.csv{suffix}"
+    rows, _ = read(tmp_path, packed, ["a"], name=name)
+    assert len(rows) == n_rows
+    with pytest.raises(SourceError, match="cannot be unpacked to its end"):
+        read(tmp_path, packed[: int(len(packed) * 0.8)], ["a"], name=name)
+
+
+def test_read_rows__not_packed_at_all(tmp_path):
+    with pytest.raises(SourceError, match=r"x\.csv\.gz: cannot be unpacked"):
+        read(tmp_path, b"a,b\n1,2\n", ["a"], name="x.csv.gz")

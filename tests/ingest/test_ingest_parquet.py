@@ -1,0 +1,98 @@
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.config import SourceConfig
+from pmflib.errors import SourceError
+from pmflib.ingest import find_sources, read_columns, read_rows, readers
+
+WIDE = SourceConfig(path="x", layout="wide")
+
+
+def read(path, columns, config=WIDE):
+    (source,) = find_sources(str(path))
+    return list(read_rows(source, config, columns))
+
+
+def test_read_rows__wanted_columns_in_wanted_order_and_numbered(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "PARQUET_ROWS", 64)
+    table = pa.table({"a": np.arange(500), "b": [f"t{n}" for n in range(500)], "c": [0] * 500})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=170)
+    parts = read(tmp_path / "x.parquet", ["b", "a"])
+    assert len(parts) > 1
+    assert np.concatenate([part.rows for part in parts]).tolist() == list(range(1, 501))
+    whole = pa.Table.from_batches([part.batch for part in parts])
+    assert whole.equals(table.select(["b", "a"]))
+
+
+def test_read_rows__dictionaries_views_nulls_and_fine_times(tmp_path):
+    when = pa.array([1_577_836_800_000_000_123, None, 0], pa.timestamp("ns"))
+    table = pa.table(
+        {
+            "d": pa.array(["x", None, "y"]).dictionary_encode(),
+            "v": pa.array(["x", None, "y"], pa.string_view()),
+            "n": pa.nulls(3),
+            "t": when,
+        }
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    (part,) = read(tmp_path / "x.parquet", ["d", "v", "n", "t"])
+    got = part.batch.to_pydict()
+    assert got["d"] == got["v"] == ["x", None, "y"]
+    assert got["n"] == [None] * 3
+    assert got["t"] == [datetime.datetime(2020, 1, 1), None, datetime.datetime(1970, 1, 1)]
+
+
+def test_read_rows__no_rows(tmp_path):
+    pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "x.pq")
+    assert sum(part.batch.num_rows for part in read(tmp_path / "x.pq", ["a"])) == 0
+
+
+def test_read_rows__format_is_configured(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "x.data")
+    forced = SourceConfig(path="x", layout="wide", format="parquet")
+    (part,) = read(tmp_path / "x.data", ["a"], forced)
+    assert part.batch.to_pydict() == {"a": [1]}
+    (source,) = find_sources(str(tmp_path))
+    assert read_columns(source, forced) == ["a"]
+
+
+@pytest.mark.parametrize("keep", [3, 200, -4])
+def test_read_rows__cut_short(tmp_path, keep):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": np.arange(1000)}), path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(SourceError, match=r"x\.parquet: is no readable Parquet file, or was cut"):
+        read(path, ["a"])
+
+
+def test_read_rows__damaged_inside(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": [f"text {n}" for n in range(50_000)]}), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[1000:3000] = bytes(2000)
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"x\.parquet: damaged at or after row 1 .*copy the file"):
+        read(path, ["a"])
+
+
+def test_read_rows__csv_named_parquet(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"a,b\n1,2\n" * 100)
+    with pytest.raises(SourceError, match=r"no readable Parquet file.*set source\.format"):
+        read(tmp_path / "x.parquet", ["a"])
+
+
+def test_read_rows__columns_absent_twice_or_nested(tmp_path):
+    path = tmp_path / "x.parquet"
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(twice, path)
+    with pytest.raises(SourceError, match="column 'a' stands 2 times"):
+        read(path, ["a"])
+    pq.write_table(pa.table({"user_id": [[1, 2]]}), path)
+    with pytest.raises(SourceError, match=r"no column 'user'.*did you mean \['user_id'\]"):
+        read(path, ["user"])
+    with pytest.raises(SourceError, match=r"column 'user_id' holds list<.*flatten it"):
+        read(path, ["user_id"])

@@ -1,0 +1,108 @@
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmflib.errors import StoreError
+from pmflib.ingest import QUARANTINE_SCHEMA, combine_accounts, merge_quarantines
+from pmflib.ingest.accounts import Account
+from pmflib.ingest.quarantine import ROW_GROUP, QuarantineWriter, raw_text
+
+
+def fill(path, n_rows, file="a.csv"):
+    with QuarantineWriter(path) as quarantine:
+        for row in range(1, n_rows + 1):
+            quarantine.add(file, row, "ragged", None, f"r{row}")
+    return path
+
+
+def test_quarantine__equal_calls_give_equal_bytes(tmp_path):
+    first, second = fill(tmp_path / "1", ROW_GROUP + 3), fill(tmp_path / "2", ROW_GROUP + 3)
+    assert first.read_bytes() == second.read_bytes()
+    file = pq.ParquetFile(first)
+    assert file.schema_arrow.equals(QUARANTINE_SCHEMA)
+    assert file.num_row_groups == 2
+    assert file.read()["row"].to_pylist() == list(range(1, ROW_GROUP + 4))
+
+
+def test_quarantine__one_by_one_or_all_at_once(tmp_path):
+    n_rows = 2 * ROW_GROUP + 5
+    fill(tmp_path / "1", n_rows)
+    with QuarantineWriter(tmp_path / "2") as quarantine:
+        numbers = list(range(1, n_rows + 1))
+        raws = [f"r{row}" for row in numbers]
+        quarantine.add_all(["a.csv"] * n_rows, numbers, "ragged", None, raws)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_quarantine__reason_is_one_of_the_named(tmp_path):
+    with (
+        QuarantineWriter(tmp_path / "q") as quarantine,
+        pytest.raises(AssertionError, match="tired"),
+    ):
+        quarantine.add("a", 1, "tired", None, "")
+
+
+def test_merge_quarantines__keeps_the_order(tmp_path):
+    parts = [fill(tmp_path / "1", 3, "b.csv"), fill(tmp_path / "2", 0), fill(tmp_path / "3", 2)]
+    assert merge_quarantines(parts, tmp_path / "all") == 5
+    merged = pq.read_table(tmp_path / "all")
+    assert merged["file"].to_pylist() == ["b.csv"] * 3 + ["a.csv"] * 2
+    assert merge_quarantines([], tmp_path / "none") == 0
+    assert pq.read_table(tmp_path / "none").schema.equals(QUARANTINE_SCHEMA)
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1),
+    st.sampled_from(",\t;"),
+)
+def test_raw_text__reads_back(fields, delimiter):
+    import csv
+    import io
+
+    text = raw_text([field.encode() for field in fields], delimiter)
+    (row,) = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    assert row == fields
+
+
+def test_raw_text__numbers_nothing_and_bad_bytes():
+    assert raw_text([5.0, None, True, b"\xff,", "x"]) == '5,,true,"\\xff,",x'
+
+
+def test_account__refuses_rows_that_vanish():
+    account = Account(rows_in=3, rows_encoded=1)
+    account.reasons["ragged"] = 1
+    with pytest.raises(StoreError, match="3 came in, 1 were encoded, 1 went to quarantine"):
+        account.summarise()
+    account.reasons["duplicate"] = 1
+    assert account.summarise(samples=1) == {
+        "rows_in": 3,
+        "rows_encoded": 1,
+        "rows_quarantined": 2,
+        "reasons": {"ragged": 1, "duplicate": 1},
+        "cells_made_missing": {},
+        "samples": 1,
+    }
+
+
+def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
+    spill = Account(10, 8)
+    spill.reasons["ragged"] = 2
+    spill.cells_made_missing["v"] = 3
+    buckets = []
+    for rows in (5, 3):
+        bucket = Account(rows, rows - 1)
+        bucket.reasons["duplicate"] = 1
+        buckets.append(bucket.summarise(samples=2, observed=rows - 1, blocks=1))
+    assert combine_accounts([spill.summarise()], buckets) == {
+        "rows_in": 10,
+        "rows_encoded": 6,
+        "rows_quarantined": 4,
+        "reasons": {"ragged": 2, "duplicate": 2},
+        "cells_made_missing": {"v": 3},
+        "samples": 4,
+        "observed": 6,
+        "blocks": 2,
+    }
+    with pytest.raises(StoreError, match="8 rows were spilled, but 5 were assembled"):
+        combine_accounts([spill.summarise()], buckets[:1])

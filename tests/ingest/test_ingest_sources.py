@@ -1,0 +1,112 @@
+import bz2
+import gzip
+import hashlib
+import lzma
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from pmflib.errors import SourceError
+from pmflib.ingest import digest_source, find_sources
+from pmflib.ingest.sources import open_source
+
+
+def write(folder, **files):
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_csv", ".csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def test_find_sources__file_has_its_base_name(tmp_path):
+    write(tmp_path, a_csv=b"x\n1\n")
+    (source,) = find_sources(str(tmp_path / "a.csv"))
+    assert (source.name, source.size) == ("a.csv", 4)
+    with open_source(source) as stream:
+        assert stream.read() == b"x\n1\n"
+
+
+def test_find_sources__folder_leaves_out_hidden_and_private(tmp_path):
+    write(tmp_path, b_csv=b"x\n", a__z_csv=b"x\n")
+    for name in (".hidden.csv", "_SUCCESS", ".git/c.csv", "_tmp/d.csv"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x\n")
+    assert [source.name for source in find_sources(str(tmp_path))] == ["a/z.csv", "b.csv"]
+    assert [source.name for source in find_sources(f"{tmp_path}/")] == ["a/z.csv", "b.csv"]
+
+
+def test_find_sources__glob_names_start_below_its_fixed_part(tmp_path):
+    write(tmp_path, p__x_csv=b"x\n", q__x_csv=b"x\n", q__y_txt=b"x\n")
+    names = [source.name for source in find_sources(str(tmp_path / "*" / "*.csv"))]
+    assert names == ["p/x.csv", "q/x.csv"]
+
+
+def test_find_sources__several_paths_are_sorted_and_listed_once(tmp_path):
+    write(tmp_path, b_csv=b"x\n", a_csv=b"x\n")
+    paths = (str(tmp_path / "b.csv"), str(tmp_path), str(tmp_path / "a.csv"))
+    assert [source.name for source in find_sources(paths)] == ["a.csv", "b.csv"]
+
+
+def test_find_sources__name_with_brackets_is_a_file(tmp_path):
+    (tmp_path / "a[1].csv").write_bytes(b"x\n")
+    assert [source.name for source in find_sources(str(tmp_path / "a[1].csv"))] == ["a[1].csv"]
+
+
+def test_find_sources__url():
+    files = fsspec.filesystem("memory")
+    files.pipe("/find/a.csv", b"x\n1\n")
+    (source,) = find_sources("memory://find/*.csv")
+    assert source.name == "a.csv"
+    assert digest_source(source) == hashlib.sha256(b"x\n1\n").hexdigest()
+    files.rm("/find", recursive=True)
+
+
+def test_find_sources__refuses_what_is_not_there(tmp_path):
+    with pytest.raises(SourceError, match=r"none\.csv' matches no file; check the spelling"):
+        find_sources(str(tmp_path / "none.csv"))
+    with pytest.raises(SourceError, match="matches no file"):
+        find_sources(str(tmp_path / "*.csv"))
+    with pytest.raises(SourceError, match=r"source\.path is empty"):
+        find_sources(())
+    with pytest.raises(SourceError, match="no file system for it"):
+        find_sources("nowhere://bucket/a.csv")
+
+
+def test_find_sources__refuses_an_empty_file(tmp_path):
+    write(tmp_path, a_csv=b"x\n", b_csv=b"")
+    with pytest.raises(SourceError, match=r"b\.csv: the file has no byte"):
+        find_sources(str(tmp_path))
+
+
+def test_find_sources__refuses_equal_names(tmp_path):
+    write(tmp_path, p__x_csv=b"x\n", q__x_csv=b"x\n")
+    with pytest.raises(SourceError, match=r"two files are named 'x\.csv'"):
+        find_sources((str(tmp_path / "p/x.csv"), str(tmp_path / "q/x.csv")))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        (".gz", gzip.compress),
+        (".bz2", bz2.compress),
+        (".xz", lzma.compress),
+        (".zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+    ],
+)
+def test_open_source__unpacks_by_name_and_digests_what_is_stored(tmp_path, suffix, pack):
+    content = b"a,b\n" + b"1,2\n" * 1000
+    (tmp_path / f"x.csv{suffix}").write_bytes(pack(content))
+    (source,) = find_sources(str(tmp_path))
+    with open_source(source) as stream:
+        assert stream.read() == content
+    assert digest_source(source) == hashlib.sha256(pack(content)).hexdigest()
+
+
+def test_open_source__file_that_vanished(tmp_path):
+    write(tmp_path, a_csv=b"x\n")
+    (source,) = find_sources(str(tmp_path))
+    (tmp_path / "a.csv").unlink()
+    with pytest.raises(SourceError, match=r"a\.csv: cannot be opened \(FileNotFoundError\)"):
+        digest_source(source)

@@ -1,0 +1,291 @@
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmflib.blocks import concatenate_blocks
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.errors import ConfigError, SchemaError, SourceError
+from pmflib.hashing import assign_folds
+from pmflib.ingest import (
+    assemble_bucket,
+    combine_accounts,
+    csv_rows,
+    encode_wide,
+    find_sources,
+    spill_wide,
+)
+from pmflib.schema import Schema, Variable
+from pmflib.store.samples import list_blocks, read_block, read_origins
+
+WIDE = SourceConfig(path="x", layout="wide")
+KEYED = SourceConfig(path="x", layout="wide", sample="id")
+SCHEMA = Schema((Variable("a", ("no", "yes")), Variable("b", ("1", "2", "3"), (1.0, 2.0, 3.0))))
+
+
+def tree_bytes(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def stored(folder, schema):
+    """Codes by origin, in the order stored, and the folds."""
+    blocks = list_blocks(folder / "samples")
+    rows, samples = read_origins(folder / "samples")
+    if not blocks:
+        return np.empty((0, schema.n_variables), int), rows, samples, []
+    block = concatenate_blocks([read_block(reference) for reference in blocks], schema.offsets)
+    folds = [reference.fold for reference in blocks for _ in range(reference.n_rows)]
+    return block.to_codes(schema.offsets), rows, samples, folds
+
+
+def encode(folder, content, *, name="x.csv", schema=SCHEMA, policy=None, config=WIDE, n_folds=4):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    (source,) = find_sources(str(folder / name))
+    out = folder / "out"
+    out.mkdir()
+    summary = encode_wide(
+        source, schema, config, policy or SchemaConfig(), n_folds=n_folds, seed=7, folder=out
+    )
+    codes, rows, _, folds = stored(out, schema)
+    order = np.argsort(rows)
+    assert folds == assign_folds(rows, n_folds, 7).tolist()
+    quarantined = pq.read_table(out / "quarantine.parquet").to_pylist()
+    return summary, dict(zip(rows[order].tolist(), codes[order].tolist(), strict=True)), quarantined
+
+
+def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, config=KEYED):
+    """Spill files, assemble all buckets: totals, codes by identifier, rows by identifier, quarantine."""
+    policy = policy or SchemaConfig()
+    spills, names, summaries = [], [], []
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+        (source,) = find_sources(str(folder / name))
+        spills.append(folder / f"spill-{name}")
+        spills[-1].mkdir()
+        names.append(name)
+        summaries.append(
+            spill_wide(source, schema, config, policy, n_buckets=n_buckets, folder=spills[-1])
+        )
+    parts, codes, origins = [], {}, {}
+    quarantined = [
+        row for spill in spills for row in pq.read_table(spill / "quarantine.parquet").to_pylist()
+    ]
+    for bucket in range(n_buckets):
+        out = folder / f"bucket-{bucket}"
+        out.mkdir()
+        parts.append(
+            assemble_bucket(spills, names, bucket, schema, config, policy, fold=bucket, folder=out)
+        )
+        block, rows, samples, folds = stored(out, schema)
+        assert samples == sorted(samples)
+        assert set(folds) <= {bucket}
+        codes |= dict(zip(samples, block.tolist(), strict=True))
+        origins |= dict(zip(samples, rows.tolist(), strict=True))
+        quarantined += pq.read_table(out / "quarantine.parquet").to_pylist()
+    total = combine_accounts(summaries, parts)
+    assert total["samples"] == len(codes)
+    assert total["rows_quarantined"] == len(quarantined)
+    return total, codes, origins, quarantined
+
+
+def test_encode_wide__round_trip(tmp_path):
+    content = b"b,extra,a\n1,x,yes\n3.0,y,\nNA,z, no \n"
+    summary, codes, quarantined = encode(tmp_path, content)
+    assert codes == {1: [1, 0], 2: [-1, 2], 3: [0, -1]}
+    assert quarantined == []
+    assert summary == {
+        "rows_in": 3,
+        "rows_encoded": 3,
+        "rows_quarantined": 0,
+        "reasons": {},
+        "cells_made_missing": {},
+        "ignored_columns": ["extra"],
+        "samples": 3,
+        "observed": 4,
+        "blocks": len(set(assign_folds(np.arange(1, 4), 4, 7).tolist())),
+    }
+
+
+def test_encode_wide__same_samples_from_every_format(tmp_path):
+    rng = np.random.default_rng(0)
+    a = rng.choice(["no", "yes", ""], 5000).tolist()
+    b = rng.integers(1, 4, 5000)
+    text = ("a,b\n" + "".join(f"{x},{y}\n" for x, y in zip(a, b, strict=True))).encode()
+    table = pa.table({"b": b, "a": pa.array(a).dictionary_encode()})
+    pq.write_table(table, tmp_path / "y.parquet")
+    packed = (tmp_path / "y.parquet").read_bytes()
+    results = [
+        encode(tmp_path / "csv", text),
+        encode(tmp_path / "gz", gzip.compress(text), name="x.csv.gz"),
+        encode(tmp_path / "pq", packed, name="x.parquet"),
+    ]
+    for summary, codes, _ in results[1:]:
+        assert (summary, codes) == results[0][:2]
+    want = SCHEMA.encode({"a": a, "b": b}).tolist()
+    assert list(results[0][1].values()) == want
+
+
+def test_encode_wide__what_does_not_fit(tmp_path):
+    content = (
+        b"a,b\nyes,1\nmaybe,2\nno\nno,\xff\n\xff\xfe,9\nno,9\n,,,\n"
+        b'"x,""\ny",1\nno,3\n'
+    )
+    summary, codes, quarantined = encode(tmp_path, content)
+    assert codes == {1: [1, 0], 9: [0, 2]}
+    assert [(q["row"], q["reason"], q["column"], q["raw"]) for q in quarantined] == [
+        (2, "unknown_level", "a", "maybe,2"),
+        (3, "ragged", None, "no"),
+        (4, "not_utf8", "b", "no,\\xff"),
+        (5, "not_utf8", "a", "\\xff\\xfe,9"),
+        (6, "unknown_level", "b", "no,9"),
+        (7, "ragged", None, ",,,"),
+        (8, "unknown_level", "a", '"x,""\ny",1'),
+    ]
+    assert {q["file"] for q in quarantined} == {"x.csv"}
+    assert summary["reasons"] == {"ragged": 2, "not_utf8": 2, "unknown_level": 3}
+    assert summary["rows_in"] == 9
+
+
+def test_encode_wide__unknown_levels_as_missing(tmp_path):
+    content = b"a,b\nmaybe,9\nno,9\nmaybe,\xff\nyes,1\n"
+    policy = SchemaConfig(on_unknown_level="missing")
+    summary, codes, quarantined = encode(tmp_path, content, policy=policy)
+    assert codes == {1: [-1, -1], 2: [0, -1], 4: [1, 0]}
+    # the cells of a row in quarantine are not counted
+    assert summary["cells_made_missing"] == {"a": 1, "b": 2}
+    assert [(q["row"], q["reason"]) for q in quarantined] == [(3, "not_utf8")]
+
+
+def test_encode_wide__unknown_level_stops(tmp_path):
+    policy = SchemaConfig(on_unknown_level="error")
+    message = r"x\.csv, row 2, column 'b': '9' is no level of 'b'; levels are \['1', '2', '3'\]"
+    with pytest.raises(SchemaError, match=message):
+        encode(tmp_path, b"a,b\nno,1\nno,9\nmaybe,1\n", policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"no", "row 2: 'no' has too few or too many fields"),
+        (b"\xff,1", r"row 2, column 'a': '\\\\xff' is not UTF-8"),
+    ],
+)
+def test_encode_wide__malformed_row_stops(tmp_path, row, message):
+    policy = SchemaConfig(on_malformed="error")
+    with pytest.raises(SourceError, match=message):
+        encode(tmp_path, b"a,b\nno,1\n" + row + b"\nno,2,3\n", policy=policy)
+
+
+def test_encode_wide__variable_that_is_no_column(tmp_path):
+    with pytest.raises(SchemaError, match=r"variable 'b' is no column.*did you mean \['bb'\]"):
+        encode(tmp_path, b"a,bb\nno,1\n")
+
+
+def test_encode_wide__layout_and_identifiers_are_checked(tmp_path):
+    with pytest.raises(ConfigError, match=r"source\.sample is 'id'; .*spill_wide"):
+        encode(tmp_path, b"id,a,b\n", config=KEYED)
+    (tmp_path / "y.csv").write_bytes(b"a,b\n")
+    (source,) = find_sources(str(tmp_path / "y.csv"))
+    with pytest.raises(ConfigError, match=r"source\.sample is not set"):
+        spill_wide(source, SCHEMA, WIDE, SchemaConfig(), n_buckets=2, folder=tmp_path)
+    long = SourceConfig(path="x", layout="long", sample="s", variable="v", value="x")
+    with pytest.raises(ConfigError, match=r"source\.layout is 'long'"):
+        spill_wide(source, SCHEMA, long, SchemaConfig(), n_buckets=2, folder=tmp_path)
+
+
+def test_encode_wide__no_rows_missing_everywhere_and_one_level(tmp_path):
+    schema = Schema((Variable("a", ("x",)), Variable("never", ("1", "2"))))
+    summary, codes, _ = encode(tmp_path / "none", b"a,never\n", schema=schema)
+    assert (summary["samples"], summary["blocks"], codes) == (0, 0, {})
+    summary, codes, _ = encode(tmp_path / "all", b"a,never\n,\nx,\nNA,\n", schema=schema)
+    assert codes == {1: [-1, -1], 2: [0, -1], 3: [-1, -1]}
+    assert (summary["samples"], summary["observed"]) == (3, 1)
+
+
+def test_encode_wide__many_levels_need_wider_codes(tmp_path):
+    schema = Schema((Variable("a", tuple(map(str, range(300)))), Variable("b", ("0", "1"))))
+    content = b"a,b\n" + b"".join(b"%d,%d\n" % (row % 300, row % 2) for row in range(600))
+    _, codes, _ = encode(tmp_path, content, schema=schema)
+    assert codes == {row + 1: [row % 300, row % 2] for row in range(600)}
+    keyed = b"id,a,b\n" + b"".join(b"%d,%d,%d\n" % (row, row, row % 2) for row in range(300))
+    _, codes, _, _ = assemble(tmp_path, {"y.csv": keyed}, schema=schema)
+    assert codes == {str(row): [row, row % 2] for row in range(300)}
+
+
+def test_encode_wide__same_bytes_twice(tmp_path):
+    content = b"a,b\n" + b"yes,1\nno,\nmaybe,2\n" * 400
+    for name in ("p", "q"):
+        encode(tmp_path / name, content)
+    assert tree_bytes(tmp_path / "p") == tree_bytes(tmp_path / "q")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lines=st.lists(
+        st.sampled_from(
+            [b"yes,1", b"no,", b",", b"maybe,1", b"no,7", b"no", b"no,1,1", b"", b"\xff,1"]
+        ),
+        max_size=60,
+    ),
+    level=st.sampled_from(["quarantine", "missing"]),
+    block=st.integers(32, 120),
+)
+def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
+    policy = SchemaConfig(on_unknown_level=level)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_rows, "CSV_BYTES", block)
+        folder = tmp_path_factory.mktemp("dirty")
+        summary, codes, quarantined = encode(
+            folder, b"a,b\n" + b"\n".join(lines), policy=policy
+        )
+    rows = [line for line in lines if line]
+    assert summary["rows_in"] == len(rows)
+    outcome = {row: "encoded" for row in codes} | {q["row"]: q["reason"] for q in quarantined}
+    want = {b"no": "ragged", b"no,1,1": "ragged", b"\xff,1": "not_utf8"}
+    if level == "quarantine":
+        want |= {b"maybe,1": "unknown_level", b"no,7": "unknown_level"}
+    assert outcome == {row: want.get(line, "encoded") for row, line in enumerate(rows, 1)}
+
+
+def test_assemble_wide__identifiers_and_superseded_rows(tmp_path):
+    content = b"id,a,b\nu1,yes,1\nu2,no,2\n,no,1\nu1,no,\n\xff,no,1\n u2 ,yes,3\nu3,what,1\n"
+    total, codes, origins, quarantined = assemble(tmp_path, {"x.csv": content})
+    assert codes == {"u1": [0, -1], "u2": [1, 2]}
+    assert origins == {"u1": 4, "u2": 6}
+    assert total["reasons"] == {"not_utf8": 1, "no_sample": 1, "unknown_level": 1, "duplicate": 2}
+    by_row = {q["row"]: q for q in quarantined}
+    assert by_row[1]["reason"] == by_row[2]["reason"] == "duplicate"
+    assert by_row[1]["raw"] == "yes,1,u1"
+    assert (by_row[3]["reason"], by_row[3]["column"]) == ("no_sample", "id")
+    assert (by_row[5]["reason"], by_row[5]["raw"]) == ("not_utf8", "no,1,\\xff")
+
+
+def test_assemble_wide__first_wins_over_files(tmp_path):
+    policy = SchemaConfig(on_duplicate="first")
+    files = {"x.csv": b"id,a,b\nu1,yes,1\n", "y.csv": b"b,id,a\n2,u1,no\n3,u9,no\n"}
+    _, codes, origins, quarantined = assemble(tmp_path, files, policy=policy)
+    assert codes == {"u1": [1, 0], "u9": [0, 2]}
+    # of several files, a row number alone says nothing
+    assert origins == {"u1": -1, "u9": -1}
+    assert [(q["file"], q["row"], q["reason"]) for q in quarantined] == [("y.csv", 1, "duplicate")]
+
+
+def test_assemble_wide__duplicate_stops(tmp_path):
+    policy = SchemaConfig(on_duplicate="error")
+    files = {"x.csv": b"id,a,b\nu1,yes,1\n", "y.csv": b"id,a,b\nu9,no,1\nu1,no,2\n"}
+    with pytest.raises(SchemaError, match=r"x\.csv row 1 and y\.csv row 2 are the same sample"):
+        assemble(tmp_path, files, policy=policy)
+
+
+def test_assemble_wide__every_bucket_may_be_empty(tmp_path):
+    total, codes, _, _ = assemble(tmp_path, {"x.csv": b"id,a,b\n"}, n_buckets=3)
+    assert (total["samples"], total["blocks"], codes) == (0, 0, {})
