@@ -99,12 +99,9 @@ class JointPMF:
             yield rows, posteriors, log_probs
 
     def _encode(self, table: object, hidden: int | None = None) -> IntArray:
-        optional = () if hidden is None else (self.schema.names[hidden],)
-        codes = self.schema.encode(table, optional=optional)
-        if hidden is not None:
-            codes = codes.copy()
-            codes[:, hidden] = -1
-        return codes
+        return self.schema.encode(
+            table, hidden=None if hidden is None else self.schema.names[hidden]
+        )
 
     def log_prob(self, table: object) -> FloatArray:
         """Log-probability of what is observed in each row.
