@@ -57,7 +57,7 @@ def load_state(path: Path) -> EMState | None:
         )
 
 
-def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     replace_file(path, buffer.getvalue())
