@@ -6,13 +6,16 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
+
+C = TypeVar("C", bound=BaseModel)
 
 
 class _Section(BaseModel):
@@ -183,7 +186,8 @@ def load_config(path: str | Path) -> PipelineConfig:
     Raises
     ------
     ConfigError
-        If the file is absent, cannot be read, is not TOML, or an option is unknown, missing or out of range: one line each.
+        If the file is absent, cannot be read, is not TOML, or an option is unknown, missing or out of
+        range: one line each.
     """
     path = Path(path)
     try:
@@ -209,19 +213,35 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
     """
     if "base" in data:
         raise ConfigError("base: relative paths start from the configuration file; remove it")
+    return _validate(PipelineConfig, data | {"base": str(Path(base).resolve())})
+
+
+def make_source(data: dict[str, Any]) -> SourceConfig:
+    """Check the source section of a configuration given as a dictionary.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown, missing or out of range: one line each.
+    """
+    return _validate(SourceConfig, data)
+
+
+def _validate(section: type[C], data: dict[str, Any]) -> C:
     try:
-        return PipelineConfig.model_validate(data | {"base": str(Path(base).resolve())})
+        return section.model_validate(data)
     except ValidationError as error:
-        raise ConfigError("\n".join(_list_problems(error))) from None
+        raise ConfigError("\n".join(_list_problems(error, section))) from None
 
 
-def _list_problems(error: ValidationError) -> list[str]:
+def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str]:
     """One line per option."""
+    depth = 2 if section is PipelineConfig else 1
     messages: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for problem in error.errors():
-        # below section and option stand the names of alternative types: one mistake, one line
-        where = ".".join(map(str, problem["loc"][:2])) or "configuration"
+        # below the option stand the names of alternative types: one mistake, one line
+        where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
         messages.setdefault(where, []).append(problem["msg"].removeprefix("Value error, "))
         if problem["type"] not in {"missing", "value_error"}:
             given.setdefault(where, f" (given: {problem['input']!r})")
@@ -229,3 +249,43 @@ def _list_problems(error: ValidationError) -> list[str]:
         f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
         for where, said in messages.items()
     ]
+
+
+def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) -> str:
+    """Draft a configuration file for a person to review.
+
+    Parameters
+    ----------
+    source
+        Where the data are; defaults are left out.
+    rank
+        Number of latent states to begin with.
+    notes
+        What the reviewer should look at, as comments.
+
+    Returns
+    -------
+    TOML text that `load_config` reads.
+    """
+    given = source.model_dump(mode="json", exclude_defaults=True)
+    # JSON strings and lists of strings are TOML as well
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    comments = [f"# review: {note}" for note in notes]
+    return "\n".join(
+        [
+            *comments,
+            "[source]",
+            *lines,
+            "",
+            "[schema]",
+            'file = "schema.json"',
+            'on_unknown_level = "quarantine"  # or "missing", "error"',
+            "",
+            "[model]",
+            f"rank = {rank}  # number of latent states",
+            "",
+            "[evaluate]",
+            "hide = 0.2  # share of the held-out answers that are predicted from the others",
+            "",
+        ]
+    )

@@ -227,6 +227,22 @@ class EMState:
         return int(np.argmax(self.held_out)) if self.held_out else self.n_passes
 
 
+def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> EMState:
+    """Start EM near a fit of the marginals, with nothing ruled out.
+
+    EM never leaves a zero, and a fit of sampled marginals has many: a tenth of the prior is spread over all states, and
+    a hundredth of every conditional PMF is the variable's own.
+
+    Parameters
+    ----------
+    prior, factors
+        Of shapes (rank,) and (n_levels, rank).
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    """
+    return EMState(0.9 * prior + 0.1 / prior.size, 0.99 * factors + 0.01 * singles[:, None])
+
+
 Evaluate = Callable[[FloatArray, FloatArray], EMStatistics]
 """Sufficient statistics of a set of samples under a prior and factors."""
 

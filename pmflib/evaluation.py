@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.counts import PairCounts
 from pmflib.em import FLOOR
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
+from pmflib.schema import Schema
 
 MEASURES = (
     "cells",
@@ -44,6 +46,11 @@ class HeldOutScores:
     log_likelihood: float
     n_rows: int
 
+    @classmethod
+    def zero(cls, n_variables: int) -> HeldOutScores:
+        """Scores of no samples: the identity of `merge`."""
+        return cls(np.zeros((n_variables, len(MEASURES))), 0.0, 0)
+
     @staticmethod
     def merge(parts: Sequence[HeldOutScores]) -> HeldOutScores:
         """Sum of scores, at least one, in the order given."""
@@ -53,19 +60,20 @@ class HeldOutScores:
             sum(part.n_rows for part in parts),
         )
 
-    def summarise(self, ordinal: BoolArray) -> dict[str, float]:
+    def summarise(self, schema: Schema) -> dict[str, float]:
         """Means over all hidden cells.
 
         Parameters
         ----------
-        ordinal
-            bool of shape (n_variables,): variables with values, over which the errors are taken.
+        schema
+            Variables scored; the errors are taken over those with values.
 
         Returns
         -------
         Log-probability per cell (nats) and accuracy, for the model and for the baseline; root mean squared and mean
         absolute error of the expected value, likewise, if any variable is ordinal; log-likelihood per row (nats).
         """
+        ordinal = np.array([variable.values is not None for variable in schema.variables])
         total = dict(zip(MEASURES, self.sums.sum(axis=0).tolist(), strict=True))
         n_cells = max(total["cells"], 1.0)
         out = {
@@ -82,6 +90,34 @@ class HeldOutScores:
                 out[f"{who}rmse"] = float(np.sqrt(total[f"{who}squared_error"] / n_ordinal))
                 out[f"{who}mae"] = total[f"{who}absolute_error"] / n_ordinal
         return out
+
+
+@dataclass(frozen=True)
+class FoldSplit:
+    """Which folds train, which choose, which judge."""
+
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
+    """Split folds: the last ones test, those before them validate, the rest train; any may be none but the last."""
+    first_test = n_folds - n_test
+    first_validation = first_test - n_validation
+    return FoldSplit(
+        tuple(range(first_validation)),
+        tuple(range(first_validation, first_test)),
+        tuple(range(first_test, n_folds)),
+    )
+
+
+def find_baseline(counts: PairCounts) -> FloatArray:
+    """PMF of each variable alone, float64 of shape (n_levels,), with half a pseudo-count per level."""
+    offsets = counts.schema.offsets
+    singles = np.diagonal(counts.to_dense()) + 0.5
+    totals: FloatArray = np.repeat(np.add.reduceat(singles, offsets[:-1]), np.diff(offsets))
+    return singles / totals
 
 
 def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> BoolArray:

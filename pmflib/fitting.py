@@ -11,7 +11,16 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counts import PairCounts, count_pairs
-from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, em_statistics, run_em, take_logs
+from pmflib.em import (
+    EMState,
+    EMStatistics,
+    Evaluate,
+    Smoothing,
+    em_statistics,
+    open_start,
+    run_em,
+    take_logs,
+)
 from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
@@ -224,16 +233,18 @@ def fit_em(
     counts = count_pairs(encoded, schema, n_folds=1)
     notes: tuple[str, ...] = ()
     start = "given"
-    if model is None:
+    singles = Marginals.from_counts(counts).singles
+    if model is not None:
+        state = EMState(model.prior, model.factors)
+    else:
         assert rank is not None
         begun = fit(counts, rank, rng=rng)
-        model, notes, start = begun.model, begun.notes, begun.method
-    shape = Smoothing.shaped_by(
-        Marginals.from_counts(counts).singles, schema.offsets, choose_smoothing(smoothing)
-    )
+        notes, start = begun.notes, begun.method
+        state = open_start(begun.model.prior, begun.model.factors, singles)
+    shape = Smoothing.shaped_by(singles, schema.offsets, choose_smoothing(smoothing))
     state = run_em(
         _evaluate_in_memory(encoded, schema.offsets),
-        EMState(model.prior, model.factors),
+        state,
         schema.offsets,
         smoothing=shape,
         max_passes=max_passes,

@@ -203,7 +203,9 @@ class JointPMF:
         return codes
 
     def marginal(
-        self, variables: Sequence[str | int], given: Mapping[str | int, str | int] | None = None
+        self,
+        variables: Sequence[str | int],
+        given: Mapping[str | int, str] | Mapping[str | int, int] | None = None,
     ) -> FloatArray:
         """Joint PMF of some variables, possibly given levels of others.
 
@@ -253,7 +255,9 @@ class JointPMF:
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
         return table
 
-    def _encode_evidence(self, given: Mapping[str | int, str | int]) -> dict[int, int]:
+    def _encode_evidence(
+        self, given: Mapping[str | int, str] | Mapping[str | int, int]
+    ) -> dict[int, int]:
         evidence = {}
         for name, level in given.items():
             variable = self.schema[name]

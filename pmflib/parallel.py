@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.plan import FAN_IN
 
@@ -23,19 +25,60 @@ RETRIES = 2
 
 
 @contextmanager
-def open_client(
-    address: str = "", workers: int = 0, *, processes: bool = False
-) -> Iterator[Client]:
-    """Connect to a Dask scheduler, or start workers on this machine for as long as the context lasts.
+def start_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Have workers ready for as long as the context lasts.
+
+    Parameters
+    ----------
+    cluster
+        Where to work. PMF_DASK_ADDRESS, and then its address, name a scheduler that runs already; without either,
+        workers are started on this machine, on loopback, one thread each.
+
+    Yields
+    ------
+    Address of the scheduler.
+    """
+    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+    if address:
+        yield address
+        return
+    from distributed import LocalCluster
+
+    n = cluster.workers or len(os.sched_getaffinity(0))
+    with (
+        _quiet("distributed"),
+        LocalCluster(
+            n_workers=n if cluster.processes else 1,
+            threads_per_worker=1 if cluster.processes else n,
+            processes=cluster.processes,
+            host="127.0.0.1" if cluster.processes else None,
+            # port 0 and not None, which still asks for the default port
+            dashboard_address="127.0.0.1:0",
+        ) as local,
+    ):
+        yield local.scheduler_address
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Have a logger, and those below it, speak of warnings only."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def open_client(address: str) -> Iterator[Client]:
+    """Connect to a Dask scheduler.
 
     Parameters
     ----------
     address
-        Scheduler to connect to; empty starts a cluster here, on loopback.
-    workers
-        Workers to start here, one thread each; 0 = one per core that this process may use.
-    processes
-        Whether workers are processes; else they are threads of this one.
+        As `start_workers` gives it.
 
     Yields
     ------
@@ -44,33 +87,34 @@ def open_client(
     Raises
     ------
     ConfigError
-        If no scheduler answers at the address.
+        If no scheduler answers.
     """
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
-    if address:
-        try:
-            client = Client(address, set_as_default=False, timeout=30)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ConfigError(
-                f"cluster.address = {address!r}: no Dask scheduler answers ({error}); start one, or leave it empty"
-            ) from error
-        with client:
-            yield client
-        return
-    n = workers or len(os.sched_getaffinity(0))
-    with (
-        LocalCluster(
-            n_workers=n if processes else 1,
-            threads_per_worker=1 if processes else n,
-            processes=processes,
-            host="127.0.0.1" if processes else None,
-            # ":0" and not None, which still asks for the default port
-            dashboard_address=":0",
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    try:
+        client = Client(address, set_as_default=False, timeout=30)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
+            "start one, or leave the address empty"
+        ) from error
+    with client:
         yield client
+
+
+def check_workers_see(client: Client, folder: str) -> None:
+    """Check that every worker can open a folder.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot: stores must be on storage that all workers share.
+    """
+    seen = client.run(os.path.isdir, folder)
+    if blind := sorted(worker for worker, sees in seen.items() if not sees):
+        raise ConfigError(
+            f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
+        )
 
 
 def count_threads(client: Client) -> int:
@@ -209,7 +253,7 @@ def map_items(
         pure=False,
         retries=RETRIES,
     )
-    for done, _ in enumerate(as_completed(futures), 1):
+    for done, _ in enumerate(as_completed(futures, loop=client.loop), 1):
         if on_result is not None:
             on_result(done)
     return client.gather(futures)  # type: ignore[no-any-return]

@@ -239,5 +239,5 @@ def choose_variables(
     if longest > popularity.size:
         raise SchemaError(f"a row asks for {longest} of {popularity.size} variables: ask for fewer")
     chosen = np.empty(row_starts[-1], np.int64)
-    choose_by_weight(rng, popularity, _cumulate(popularity), row_starts, chosen)
+    choose_by_weight(rng, popularity, row_starts, chosen)
     return chosen

@@ -100,6 +100,48 @@ def answer_questions(
     }
 
 
+def judge_answers(
+    answers: pa.Table, variables: IntArray, truths: IntArray, model: JointPMF
+) -> dict[str, float]:
+    """Judge answers where the truth is known.
+
+    Parameters
+    ----------
+    answers
+        Columns label, expected and log_prob, one row per question.
+    variables, truths
+        int64 of shape (n_questions,): place of the variable, and code of the true answer, negative where not known.
+    model
+        The model that answered.
+
+    Returns
+    -------
+    Number of questions with a known truth; accuracy and mean log-probability (nats) over them; root mean squared and
+    mean absolute error over those of ordinal variables. Empty if there is none.
+    """
+    judged = np.flatnonzero((truths >= 0) & (variables >= 0))
+    if not judged.size:
+        return {}
+    labels = answers["label"].to_pylist()
+    expected = answers["expected"].to_numpy()
+    errors, n_correct = [], 0
+    for question in judged.tolist():
+        variable = model.schema[int(variables[question])]
+        truth = int(truths[question])
+        n_correct += labels[question] == variable.levels[truth]
+        if variable.values is not None:
+            errors.append(expected[question] - variable.values[truth])
+    out = {
+        "judged": float(judged.size),
+        "accuracy": n_correct / judged.size,
+        "log_prob": float(np.mean(answers["log_prob"].to_numpy()[judged])),
+    }
+    if errors:
+        out["rmse"] = float(np.sqrt(np.mean(np.square(errors))))
+        out["mae"] = float(np.mean(np.abs(errors)))
+    return out
+
+
 def _read_pmf(
     pmf: FloatArray, model: JointPMF, target: str | int
 ) -> tuple[pa.Array, pa.Array, pa.Array | None]:

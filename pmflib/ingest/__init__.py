@@ -1,1 +1,30 @@
-"""From raw files to sample blocks: readers, encoding, quarantine, partitions."""
+"""Raw files to sample blocks: read, encode by schema, quarantine what does not fit, partition by sample."""
+
+from pmflib.ingest.accounts import combine_accounts
+from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.long import spill_long
+from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
+from pmflib.ingest.raw_rows import RawRows
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sources import Source, digest_source, find_sources
+from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes
+from pmflib.ingest.wide import encode_wide, spill_wide
+
+__all__ = [
+    "QUARANTINE_SCHEMA",
+    "REASONS",
+    "RawRows",
+    "Source",
+    "assemble_bucket",
+    "choose_buckets",
+    "combine_accounts",
+    "digest_source",
+    "encode_wide",
+    "estimate_csv_bytes",
+    "find_sources",
+    "merge_quarantines",
+    "read_columns",
+    "read_rows",
+    "spill_long",
+    "spill_wide",
+]

@@ -9,7 +9,8 @@ from numba import njit
 
 from pmflib.arrays import FloatArray, IntArray
 
-# A column of length near 1 closer than this (squared distance) to the span of the passive ones is dependent.
+# A column of length near 1 whose squared distance from the span of the passive ones is below this
+# is dependent on them.
 SINGULAR = 1e-14
 # A gradient below this share of its own terms is rounding.
 STATIONARY = 1e-13

@@ -91,11 +91,7 @@ def draw_answers(
 
 @njit(nogil=True)
 def choose_by_weight(
-    rng: np.random.Generator,
-    weights: FloatArray,
-    edges: FloatArray,
-    row_starts: IntArray,
-    chosen: IntArray,
+    rng: np.random.Generator, weights: FloatArray, row_starts: IntArray, chosen: IntArray
 ) -> None:
     """Choose for each row some variables by weight, without replacement.
 
@@ -105,29 +101,31 @@ def choose_by_weight(
         Advanced by an amount that depends on what is drawn.
     weights
         Shape (n_variables,), positive.
-    edges
-        Shape (n_variables,), the cumulative shares of the weights, the last is 1.
     row_starts
-        Shape (n_rows + 1,); row s gets ``row_starts[s + 1] - row_starts[s]`` variables.
+        Shape (n_rows + 1,); row s gets ``row_starts[s + 1] - row_starts[s]`` variables, at most
+        n_variables.
     chosen
         Shape (row_starts[-1],), overwritten.
     """
     n_variables = weights.size
+    all_edges, left_edges = np.cumsum(weights), np.empty(n_variables)
     last_row = np.full(n_variables, -1, np.int64)
-    arrivals = np.empty(n_variables, np.float64)
     for row in range(row_starts.size - 1):
-        begin, end = row_starts[row], row_starts[row + 1]
-        # Redrawing what is taken is exact and cheap until most of the weight is taken;
-        # the race of exponential clocks draws from the same law at a fixed cost.
-        if 4 * (end - begin) > n_variables:
-            for j in range(n_variables):
-                arrivals[j] = -np.log1p(-rng.random()) / weights[j]
-            chosen[begin:end] = np.argsort(arrivals)[: end - begin]
-            continue
-        entry = begin
-        while entry < end:
-            j = first_above(edges, 0, n_variables, rng.random())
-            if last_row[j] != row:
-                last_row[j] = row
-                chosen[entry] = j
-                entry += 1
+        edges, taken, entry = all_edges, 0.0, row_starts[row]
+        while entry < row_starts[row + 1]:
+            j = first_above(edges, 0, n_variables, rng.random() * edges[-1])
+            # Rounding may put the number on the last edge itself.
+            if j == n_variables or last_row[j] == row:
+                continue
+            last_row[j] = row
+            chosen[entry] = j
+            entry += 1
+            taken += weights[j]
+            # Redrawing what is taken is exact, and cheap while at least half the weight is left.
+            if 2 * taken > edges[-1]:
+                total = 0.0
+                for k in range(n_variables):
+                    if last_row[k] != row:
+                        total += weights[k]
+                    left_edges[k] = total
+                edges, taken = left_edges, 0.0

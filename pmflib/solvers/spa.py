@@ -145,7 +145,9 @@ def fit_spa(
         splits = list_splits(cardinalities, observed, rank)
     else:
         splits = [("given", _check_split(split, cardinalities, rank))]
-    filled = np.where(across_pairs, marginals, np.outer(singles, singles))
+    filled = marginals
+    if n_pairs < observed.size - cardinalities.size:
+        filled = np.where(across_pairs, marginals, np.outer(singles, singles))
     fits, spans = [], {}
     for name, first in splits:
         rows = np.repeat(first, cardinalities)
@@ -302,7 +304,7 @@ def _check_marginals(marginals: FloatArray, offsets: IntArray, observed: BoolArr
     # NaN fails the comparison too.
     if not ((marginals >= 0) & (marginals < np.inf)).all():
         raise SchemaError("marginals holds a negative or not finite entry; pass probabilities")
-    if not np.allclose(marginals, marginals.T, rtol=0, atol=_SUM_TOLERANCE):
+    if np.abs(marginals - marginals.T).max() > _SUM_TOLERANCE:
         raise SchemaError("marginals is not symmetric; block (k, j) is block (j, k) transposed")
     sums = np.add.reduceat(np.add.reduceat(marginals, offsets[:-1]), offsets[:-1], axis=1)
     wanted = np.where(np.eye(n_variables, dtype=np.bool_), np.rint(sums).clip(0, 1), observed)

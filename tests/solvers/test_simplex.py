@@ -148,6 +148,13 @@ def test_solve_simplex_least_squares__linear_loss_takes_the_best_vertex():
     )
 
 
+def test_solve_simplex_least_squares__flat_line_ends_at_the_border():
+    # Three points on a line: the third is worth as much as the second at two thirds of its length.
+    design = np.array([[0.0, 3.0, 2.0]])
+    x = solve_simplex_least_squares(design.T @ design, np.array([0.0, 2.0, 2.0]))
+    np.testing.assert_allclose(x, [0.5, 0.0, 0.5], rtol=0, atol=1e-15)
+
+
 def test_solve_simplex_least_squares__rank_one():
     np.testing.assert_array_equal(
         solve_simplex_least_squares(np.array([[2.0]]), np.array([-7.0])), [1.0]

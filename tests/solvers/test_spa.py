@@ -314,7 +314,7 @@ def test_fit_spa__independent_variables_carry_rank_one():
     rng = np.random.default_rng(15)
     offsets, observed = offsets_of([4, 4, 3, 3]), every_pair(4)
     marginals = make_marginals(*make_model(rng, [4, 4, 3, 3], 1), offsets, observed)
-    with pytest.raises(RankError, match="rank is 2, above 1, .* lower rank to 1"):
+    with pytest.raises(RankError, match=r"rank is 2, above 1, .* lower rank to 1"):
         fit_spa(marginals, offsets, observed, rank=2)
 
 

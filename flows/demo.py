@@ -1,0 +1,54 @@
+"""The demonstration: generate, run, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flows.etl import etl
+from pmflib.config import draft_config, load_config, make_source
+from pmflib.demo import RANK, compare_with_truth, write_demo_log
+from pmflib.model import JointPMF
+from pmflib.store.runs import read_run
+from tasks.stage import open_store, report
+
+
+def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:
+    """Do everything that a new user does, on data whose truth is known.
+
+    Parameters
+    ----------
+    folder
+        Empty folder for the log, the configuration and the store.
+    n_users
+        Samples to generate.
+    seed
+        Of the generator.
+
+    Returns
+    -------
+    Facts of the run; "truth" compares the recovered model with the true one.
+    """
+    report("generate", 0, 1)
+    written, truth = write_demo_log(folder / "log", n_users=n_users, seed=seed)
+    report("generate", 1, 1, f"{written.n_rows:,} rows")
+    source = make_source(
+        {
+            "path": "log/*.csv",
+            "layout": "long",
+            "sample": "user",
+            "variable": "movie",
+            "value": "rating",
+            "time": "ts",
+        }
+    )
+    # the schema of this log is known; `pmf infer` would take damaged rows for levels, and a person would strike them
+    truth.schema.save(folder / "schema.json")
+    config = folder / "pipeline.toml"
+    config.write_text(draft_config(source, rank=RANK), "utf-8")
+    facts = etl(str(config))
+    store = open_store(load_config(config))
+    last = read_run(store, load_config(config).name)
+    assert last is not None
+    model = JointPMF.load(store.locate(last[0]["live"]) / "model")
+    return {**facts, "written_rows": written.n_rows, "truth": compare_with_truth(model, truth)}

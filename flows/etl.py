@@ -1,0 +1,80 @@
+"""The scheduled whole, and its beginnings: each flow runs the stages up to its own.
+
+A stage whose result is in the manifest returns at once, so a flow goes on from wherever an earlier one stopped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from pmflib.config import PipelineConfig, load_config
+from pmflib.parallel import start_workers
+from pmflib.store.artefacts import Reference
+from tasks.count import count
+from tasks.evaluate import evaluate
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.publish import publish
+from tasks.refine import refine
+
+
+def name_run() -> str:
+    """Name a flow run after its pipeline and the digest of its configuration."""
+    config = load_config(flow_run.parameters["config"])
+    return f"{config.name}-{config.digest[:8]}"
+
+
+@flow(name="ingest", flow_run_name=name_run)
+def ingest_flow(config: str) -> Reference:
+    """Encode the sources of a pipeline configuration file into partitions."""
+    checked = load_config(config)
+    with start_workers(checked.cluster) as address:
+        return ingest(checked, address)
+
+
+@flow(name="marginals", flow_run_name=name_run)
+def marginals_flow(config: str) -> Reference:
+    """Count the co-occurrences of all pairs."""
+    checked = load_config(config)
+    with start_workers(checked.cluster) as address:
+        return count(checked, ingest(checked, address), address)
+
+
+@flow(name="fit", flow_run_name=name_run)
+def fit_flow(config: str) -> Reference:
+    """Fit a model to the marginals, and refine it by EM."""
+    checked = load_config(config)
+    with start_workers(checked.cluster) as address:
+        return run_to_model(checked, address)["model"]
+
+
+@flow(name="etl", flow_run_name=name_run)
+def etl(config: str) -> dict[str, Any]:
+    """Ingest, count, fit, refine, evaluate, publish: what a schedule runs.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+
+    Returns
+    -------
+    Facts of the run, as `tasks.publish.publish` gives them.
+    """
+    checked = load_config(config)
+    with start_workers(checked.cluster) as address:
+        stages = run_to_model(checked, address)
+        scores = evaluate(checked, stages["dataset"], stages["counts"], stages["model"], address)
+        return publish(checked, {**stages, "scores": scores}, address)
+
+
+def run_to_model(config: PipelineConfig, address: str) -> dict[str, Reference]:
+    """Run the stages up to the refined model."""
+    dataset = ingest(config, address)
+    counts = count(config, dataset, address)
+    start = fit(config, counts)
+    model = refine(config, dataset, counts, start, address)
+    return {"dataset": dataset, "counts": counts, "start": start, "model": model}

@@ -1,0 +1,57 @@
+"""Scoring: what the live model says of samples, or answers to questions about them."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.etl import name_run
+from pmflib.config import load_config
+from pmflib.errors import StoreError
+from pmflib.parallel import start_workers
+from pmflib.store.artefacts import Reference
+from pmflib.store.runs import read_run
+from tasks.ingest import ingest
+from tasks.score import answer, score
+from tasks.stage import open_store
+
+
+@flow(name="score", flow_run_name=name_run)
+def score_flow(
+    config: str, data: str = "", questions: str = "", targets: tuple[str, ...] = ()
+) -> Reference:
+    """Score samples, or answer questions, with the live model.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+    data
+        New samples, laid out as the pipeline's source; by default the samples of the last run.
+    questions
+        A file of questions about the samples of the last run; instead of scoring samples.
+    targets
+        Variables to predict.
+
+    Returns
+    -------
+    Reference to the predictions, or to the answers.
+
+    Raises
+    ------
+    StoreError
+        If the pipeline has no live model yet.
+    """
+    checked = load_config(config)
+    store = open_store(checked)
+    last = read_run(store, checked.name)
+    if last is None:
+        raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
+    stages = last[0]
+    with start_workers(checked.cluster) as address:
+        if questions:
+            return answer(checked, stages["dataset"], stages["live"], questions, address)
+        dataset = stages["dataset"]
+        if data:
+            source = checked.source.model_copy(update={"path": data})
+            dataset = ingest(checked.model_copy(update={"source": source}), address)
+        return score(checked, dataset, stages["live"], targets, address)

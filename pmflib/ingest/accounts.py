@@ -1,0 +1,111 @@
+"""Accounts: no row may vanish between a file and the samples made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pmflib.errors import StoreError
+from pmflib.ingest.quarantine import REASONS
+
+
+@dataclass
+class Account:
+    """What became of the rows of one stage.
+
+    Parameters
+    ----------
+    rows_in
+        Rows that came in.
+    rows_encoded
+        Rows that went on.
+    reasons
+        Rows that went to quarantine, by reason.
+    cells_made_missing
+        Values that were no level and count as missing, by variable.
+    """
+
+    rows_in: int = 0
+    rows_encoded: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    cells_made_missing: Counter[str] = field(default_factory=Counter)
+
+    def summarise(self, **more: Any) -> dict[str, Any]:
+        """Totals as plain JSON types.
+
+        Raises
+        ------
+        StoreError
+            If rows in are not rows encoded plus rows quarantined.
+        """
+        summary: dict[str, Any] = {
+            "rows_in": self.rows_in,
+            "rows_encoded": self.rows_encoded,
+            "rows_quarantined": self.reasons.total(),
+            "reasons": {reason: self.reasons[reason] for reason in REASONS if self.reasons[reason]},
+            "cells_made_missing": dict(sorted(self.cells_made_missing.items())),
+        }
+        _check(summary, "a stage of the ingest")
+        return summary | more
+
+
+def combine_accounts(
+    spill_summaries: Sequence[Mapping[str, Any]], assembly_summaries: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Add up the accounts of a dataset that was spilled file by file and assembled bucket by bucket.
+
+    Rows come in when they are spilled. What a spill encoded, the assemblies take in: over all files and all
+    buckets these are the same number. Rows go to quarantine in both passes, and what the assemblies encoded is
+    what the dataset holds.
+
+    Parameters
+    ----------
+    spill_summaries
+        Of all files; none where files were encoded without being spilled.
+    assembly_summaries
+        Of all buckets, or of all files encoded without being spilled.
+
+    Returns
+    -------
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, samples, observed and blocks of the dataset.
+
+    Raises
+    ------
+    StoreError
+        If the equation does not hold: a bucket is missing, or counted twice.
+    """
+    spilled = sum(summary["rows_encoded"] for summary in spill_summaries)
+    assembled = sum(summary["rows_in"] for summary in assembly_summaries)
+    if spill_summaries and spilled != assembled:
+        raise StoreError(
+            f"{spilled} rows were spilled, but {assembled} were assembled; "
+            "assemble every bucket exactly once, from the spills of all files"
+        )
+    both = [*spill_summaries, *assembly_summaries]
+    reasons: Counter[str] = Counter()
+    cells: Counter[str] = Counter()
+    for summary in both:
+        reasons.update(summary["reasons"])
+        cells.update(summary["cells_made_missing"])
+    total: dict[str, Any] = {
+        "rows_in": sum(s["rows_in"] for s in spill_summaries or assembly_summaries),
+        "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
+        "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
+        "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
+        "cells_made_missing": dict(sorted(cells.items())),
+    }
+    for key in ("samples", "observed", "blocks"):
+        total[key] = sum(summary[key] for summary in assembly_summaries)
+    _check(total, "the dataset")
+    return total
+
+
+def _check(summary: Mapping[str, Any], where: str) -> None:
+    out = summary["rows_encoded"] + summary["rows_quarantined"]
+    if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
+        raise StoreError(
+            f"rows of {where} do not add up: {summary['rows_in']} came in, {summary['rows_encoded']} were encoded, "
+            f"{summary['rows_quarantined']} went to quarantine; do not use the result, and report this as a defect"
+        )

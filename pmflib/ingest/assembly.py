@@ -1,0 +1,298 @@
+"""Second pass: one bucket of all spills becomes samples, and superseded rows go to quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.errors import SchemaError, SourceError, StoreError
+from pmflib.ingest.accounts import Account
+from pmflib.ingest.quarantine import QuarantineWriter, raw_text
+from pmflib.ingest.spills import read_bucket
+from pmflib.schema import Schema
+from pmflib.store.samples import SampleWriter
+
+
+def assemble_bucket(
+    spills: Sequence[Path],
+    names: Sequence[str],
+    bucket: int,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    fold: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Make the samples of one bucket from the spills of all files; memory is that of the bucket.
+
+    Samples are in the order of their identifiers' bytes. Of several answers of a sample to a variable, or several wide
+    rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time, then file, then
+    row. The others go to quarantine; their raw text is written from what they were encoded to, by label. A
+    row whose value is missing supersedes nothing and is not superseded.
+
+    Parameters
+    ----------
+    spills, names
+        Folder of each file's spill, and the file's name, in the order of the files.
+    bucket
+        Which bucket.
+    schema, source_config, policy
+        The same as for the spills.
+    fold
+        Fold that all samples of the bucket belong to.
+    folder
+        Existing folder; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and ``quarantine.parquet``
+        are written into it.
+
+    Returns
+    -------
+    rows_in (what the spills encoded), rows_encoded, rows_quarantined, reasons, cells_made_missing (none here), samples,
+    observed, blocks. See `combine_accounts`.
+
+    Raises
+    ------
+    SchemaError
+        If there are duplicates and the policy is to stop.
+    SourceError
+        If the times of one file are numbers and those of another instants.
+    StoreError
+        If a spill is incomplete or was made with another schema.
+    """
+    rows = _read_rows(spills, names, bucket, schema, source_config.layout)
+    identifiers, rank = _rank_samples(rows.samples)
+    block: Block
+    if source_config.layout == "long":
+        kept, lost, keys = _choose_answers(rows, rank, schema, policy)
+        block = _join_answers(rows, rank, kept, len(identifiers))
+    else:
+        kept, lost, keys = _choose(np.arange(rank.size), [rank], policy)
+        block = DenseBlock(rows.values[kept])
+
+    def describe(places: IntArray) -> list[str]:
+        write = _describe_answers if rows.values.ndim == 1 else _describe_rows
+        return write(rows, places, schema, source_config)
+
+    if lost.size and policy.on_duplicate == "error":
+        raise _duplicate_error(rows, lost, keys, describe)
+    lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
+        files = [names[file] for file in rows.files[lost].tolist()]
+        quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))
+    account = Account(rank.size, rank.size - lost.size)
+    account.reasons["duplicate"] = lost.size
+    # a row number means something only where there is one file
+    single = rows.values.ndim == 2 and len(spills) == 1
+    origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
+    stored = _write_samples(folder, schema, block, fold, origins, identifiers)
+    return account.summarise(**stored)
+
+
+def _write_samples(
+    folder: Path,
+    schema: Schema,
+    block: Block,
+    fold: int,
+    origins: IntArray,
+    identifiers: npt.NDArray[np.object_],
+) -> dict[str, int]:
+    cells = block.n_rows * schema.n_variables
+    observed = (
+        len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
+    )
+    samples = SampleWriter(folder / "samples", schema, sparse=observed < SPARSE_BELOW * cells)
+    if block.n_rows:
+        samples.append(block, np.full(block.n_rows, fold, np.int64), origins, identifiers)
+    return samples.close()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a bucket, file after file, each in its order.
+
+    ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
+    (n_rows, n_variables)); ``times`` float64 or None; ``files`` and ``numbers`` say where a row came from.
+    """
+
+    samples: pa.BinaryArray
+    values: IntArray
+    times: FloatArray | None
+    files: IntArray
+    numbers: IntArray
+    names: Sequence[str]
+
+
+def _read_rows(
+    spills: Sequence[Path], names: Sequence[str], bucket: int, schema: Schema, layout: str
+) -> _Rows:
+    if len(spills) != len(names) or not spills:
+        raise StoreError(
+            f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
+        )
+    tables = []
+    kinds: dict[str, str] = {}
+    for spill, name in zip(spills, names, strict=True):
+        table, metadata = read_bucket(spill, bucket, {"layout": layout, "schema": schema.digest})
+        if metadata.get("time", "None") != "None":
+            kinds.setdefault(metadata["time"], name)
+        tables.append(table)
+    if len(kinds) > 1:
+        raise SourceError(
+            f"times of {kinds['number']} are numbers, those of {kinds['instant']} are ISO 8601; "
+            "they cannot be compared: write them alike"
+        )
+    whole = pa.concat_tables(tables)
+    if layout == "long":
+        values = whole["level"].to_numpy()
+    else:
+        values = _unpack(whole["codes"], schema)
+    return _Rows(
+        whole["sample"].combine_chunks(),
+        values,
+        whole["time"].to_numpy() if "time" in whole.column_names else None,
+        np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
+        whole["row"].to_numpy(),
+        names,
+    )
+
+
+def _unpack(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+    dtype = schema.code_dtype.newbyteorder("<")
+    parts = [np.empty((0, schema.n_variables), dtype)]
+    for chunk in column.chunks:
+        content = np.frombuffer(chunk.buffers()[1], dtype) if len(chunk) else parts[0].ravel()
+        codes = content.reshape(-1, schema.n_variables)
+        parts.append(codes[chunk.offset : chunk.offset + len(chunk)])
+    return np.concatenate(parts).astype(schema.code_dtype)
+
+
+def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
+    """Distinct identifiers in the order of their bytes, and each row's place among them."""
+    coded = samples.dictionary_encode()
+    order = pc.sort_indices(coded.dictionary).to_numpy().astype(np.int64)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    identifiers = np.empty(order.size, object)
+    identifiers[:] = coded.dictionary.take(pa.array(order)).to_pylist()
+    return identifiers, rank[coded.indices.to_numpy()]
+
+
+def _choose_answers(
+    rows: _Rows, rank: IntArray, schema: Schema, policy: SchemaConfig
+) -> tuple[IntArray, IntArray, list[IntArray]]:
+    answered = np.flatnonzero(rows.values >= 0)
+    variable_of = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
+    variable = np.zeros(rank.size, np.int64)
+    variable[answered] = variable_of[rows.values[answered]]
+    if rows.times is not None:
+        answered = answered[np.argsort(rows.times[answered], kind="stable")]
+    return _choose(answered, [rank, variable], policy)
+
+
+def _choose(
+    places: IntArray, keys: list[IntArray], policy: SchemaConfig
+) -> tuple[IntArray, IntArray, list[IntArray]]:
+    """Of the places with equal keys, choose the last or the first.
+
+    Returns
+    -------
+    Chosen places, sorted by keys; the others; and the keys.
+    """
+    for key in reversed(keys):
+        places = places[_stable_order(key[places])]
+    # whether a place has the same keys as the one after it
+    same: BoolArray = np.ones(max(places.size - 1, 0), np.bool_)
+    for key in keys:
+        ordered = key[places]
+        same &= ordered[1:] == ordered[:-1]
+    edge = np.zeros(1, np.bool_)
+    lost = np.concatenate([edge, same] if policy.on_duplicate == "first" else [same, edge])
+    lost = lost[: places.size]
+    return places[~lost], places[lost], keys
+
+
+def _stable_order(key: IntArray) -> IntArray:
+    """Order of integers at least 0; radix sort, 16 bits at a time."""
+    order: IntArray = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
+    shift = 16
+    while key.size and int(key.max()) >> shift:
+        digit = ((key[order] >> shift) & 0xFFFF).astype(np.uint16)
+        order = order[np.argsort(digit, kind="stable")]
+        shift += 16
+    return order
+
+
+def _join_answers(rows: _Rows, rank: IntArray, kept: IntArray, n_samples: int) -> SparseBlock:
+    indptr = np.zeros(n_samples + 1, np.int64)
+    np.cumsum(np.bincount(rank[kept], minlength=n_samples), out=indptr[1:])
+    return SparseBlock(indptr, rows.values[kept].astype(np.int32))
+
+
+def _describe_answers(
+    rows: _Rows, places: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    # a sample, and a level's variable and label, are written once, not once a row
+    labels = {}
+    for level in np.unique(rows.values[places]).tolist():
+        variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
+        label = schema[variable].levels[level - int(schema.offsets[variable])]
+        labels[level] = raw_text(["", schema[variable].name, label], config.delimiter)
+    coded = rows.samples.take(pa.array(places)).dictionary_encode()
+    samples = [raw_text([sample], config.delimiter) for sample in coded.dictionary.to_pylist()]
+    pairs = zip(coded.indices.to_pylist(), rows.values[places].tolist(), strict=True)
+    texts = [samples[sample] + labels[level] for sample, level in pairs]
+    if rows.times is None:
+        return texts
+    times = rows.times[places].tolist()
+    return [
+        text + raw_text(["", time], config.delimiter)
+        for text, time in zip(texts, times, strict=True)
+    ]
+
+
+def _describe_rows(
+    rows: _Rows, places: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    samples = rows.samples.take(pa.array(places)).to_pylist()
+    texts = []
+    for sample, codes in zip(samples, rows.values[places].tolist(), strict=True):
+        labels = [
+            variable.levels[code] if code >= 0 else ""
+            for variable, code in zip(schema.variables, codes, strict=True)
+        ]
+        texts.append(raw_text([*labels, sample], config.delimiter))
+    return texts
+
+
+def _duplicate_error(
+    rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
+) -> SchemaError:
+    """Name the first duplicate, and a row it collides with."""
+    place = int(lost.min())
+    twins = np.ones(rows.numbers.size, np.bool_)
+    for key in keys:
+        twins &= key == key[place]
+    twins[place] = False
+    if rows.values.ndim == 1:
+        twins &= rows.values >= 0
+    other = int(np.flatnonzero(twins)[0])
+    first, second = (
+        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}" for p in sorted((place, other))
+    )
+    what = (
+        "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
+    )
+    return SchemaError(
+        f"{first} and {second} {what}: {describe(np.array([place]))[0]!r} "
+        f"({lost.size} such rows in this bucket). Remove one, or set schema.on_duplicate to 'last' or 'first'"
+    )

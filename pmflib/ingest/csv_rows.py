@@ -1,0 +1,252 @@
+"""Rows of a CSV file: exact numbers, ragged rows kept, bytes that are not UTF-8 kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from pmflib.arrays import IntArray
+from pmflib.config import SourceConfig
+from pmflib.errors import SourceError
+from pmflib.ingest.raw_rows import RawRows, find_columns
+from pmflib.ingest.sources import DAMAGED, Source, open_source
+
+CSV_BYTES = 4 << 20
+"""Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
+HEADER_BYTES = 1 << 20
+"""Within how many bytes the header must end."""
+
+_FOREIGN = {
+    b"PAR1": "a Parquet file; name it .parquet, or set source.format = 'parquet'",
+    b"\x1f\x8b": "packed with gzip; name it .gz",
+    b"\x28\xb5\x2f\xfd": "packed with zstd; name it .zst",
+    b"\xfd7zXZ": "packed with xz; name it .xz",
+    b"BZh": "packed with bzip2; name it .bz2",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or save it as CSV",
+    b"\xff\xfe": "in UTF-16; save it as UTF-8",
+    b"\xfe\xff": "in UTF-16; save it as UTF-8",
+}
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_header(source: Source, config: SourceConfig) -> list[str]:
+    """Names of a CSV file's columns: the configured ones, or else its first row.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its first row is no header.
+    """
+    with open_source(source) as stream:
+        return _split_head(source, config, stream)[0]
+
+
+def read_csv_rows(
+    source: Source, config: SourceConfig, columns: Sequence[str]
+) -> Iterator[RawRows]:
+    """Read some columns of a CSV file; see `read_rows`."""
+    with open_source(source) as stream:
+        header, head = _split_head(source, config, stream)
+        places = find_columns(source, header, columns)
+        # a row that cannot fit: if it does not come out last, an open quotation mark has swallowed it
+        sentinel = config.delimiter * len(header) + "pmf-end-of-file"
+        feed = _Feed(stream, head, sentinel.encode())
+        ragged: list[tuple[int, str]] = []
+        batches = _parse(source, config.delimiter, header, places, feed, ragged)
+        cursor = 1
+        for batch in batches:
+            rows = _number_rows(cursor, batch.num_rows, ragged)
+            if rows.size:
+                cursor = int(rows[-1]) + 1
+            passed = tuple(row for row in ragged if row[0] < cursor)
+            del ragged[: len(passed)]
+            yield RawRows(_restore(batch, columns), rows, passed)
+        if not ragged or ragged[-1][1] != sentinel:
+            raise SourceError(
+                f"{source.name}: a quotation mark in row {ragged[-1][0] if ragged else cursor - 1} "
+                "is never closed, and the rest of the file would be its text; mend that row, or copy the file again"
+            )
+        if ragged[:-1]:
+            empty = pa.RecordBatch.from_arrays(
+                [pa.array([], pa.binary())] * len(columns), names=list(columns)
+            )
+            yield RawRows(empty, np.empty(0, np.int64), tuple(ragged[:-1]))
+
+
+def _parse(
+    source: Source,
+    delimiter: str,
+    header: Sequence[str],
+    places: Sequence[int],
+    feed: _Feed,
+    ragged: list[tuple[int, str]],
+) -> Iterator[pa.RecordBatch]:
+    names = [str(place) for place in range(len(header))]
+    wanted = [names[place] for place in places]
+
+    def keep(row: pyarrow.csv.InvalidRow) -> str:
+        text = row.text.encode("latin-1").decode("utf-8", "backslashreplace")
+        ragged.append((row.number, text))
+        return "skip"
+
+    done = 0
+    try:
+        reader = pyarrow.csv.open_csv(
+            feed,
+            # only without threads are rows numbered, and batches cut, alike everywhere
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=CSV_BYTES, column_names=names),
+            pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+            ),
+            pyarrow.csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.binary()),
+                strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+        for batch in reader:
+            yield batch
+            done += batch.num_rows
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise SourceError(
+                f"{source.name}: cannot be read as CSV after {done} rows ({error}); check source.delimiter"
+            ) from error
+        raise SourceError(
+            f"{source.name}: a row after row {done + len(ragged)} does not end within {CSV_BYTES} bytes; "
+            "is a quotation mark never closed there?"
+        ) from error
+    except DAMAGED as error:
+        raise _truncated(source, error) from error
+
+
+def _truncated(source: Source, error: BaseException) -> SourceError:
+    return SourceError(
+        f"{source.name}: cannot be unpacked to its end, so it was cut short or damaged ({error}); "
+        "copy the file again"
+    )
+
+
+def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) -> IntArray:
+    """Numbers of the next rows that fit: those from the cursor on that are not ragged."""
+    rows = np.arange(cursor, cursor + n_rows, dtype=np.int64)
+    gaps = np.array([number for number, _ in ragged], np.int64)
+    # the k-th gap moves every row that would stand at or after it by one
+    rows += np.searchsorted(gaps - np.arange(gaps.size), rows, side="right")
+    return rows
+
+
+def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tuple[list[str], bytes]:
+    """Read column names, and give back the bytes that were read past them."""
+    try:
+        head = _read_full(stream, HEADER_BYTES)
+    except DAMAGED as error:
+        raise _truncated(source, error) from error
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise SourceError(f"{source.name}: read as CSV, but it is {what}")
+    head = head.removeprefix(_BOM)
+    if config.columns is not None:
+        return list(config.columns), head
+    used = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal used
+        text = io.TextIOWrapper(io.BytesIO(head), "utf-8", "surrogateescape", newline="")
+        for line in text:
+            used += len(line.encode("utf-8", "surrogateescape"))
+            yield line
+
+    try:
+        header = next((row for row in csv.reader(lines(), delimiter=config.delimiter) if row), None)
+    except csv.Error as error:
+        raise SourceError(
+            f"{source.name}: its header cannot be read as CSV ({error}); check source.delimiter"
+        ) from error
+    if header is None or len(head) == used >= HEADER_BYTES - len(_BOM):
+        raise SourceError(
+            f"{source.name}: no header in its first {len(head)} bytes; "
+            "add one, or name the columns in source.columns"
+        )
+    try:
+        [name.encode() for name in header]
+    except UnicodeEncodeError:
+        shown = [name.encode("utf-8", "surrogateescape") for name in header[:8]]
+        raise SourceError(
+            f"{source.name}: its header {shown} is not UTF-8; save it as UTF-8"
+        ) from None
+    return header, head[used:]
+
+
+def _read_full(stream: IO[bytes], n_bytes: int) -> bytes:
+    parts = []
+    while n_bytes > 0 and (part := stream.read(n_bytes)):
+        parts.append(bytes(part))
+        n_bytes -= len(part)
+    return b"".join(parts)
+
+
+class _Feed:
+    """What pyarrow reads: the file without its header, each byte as the character of its number, then the sentinel.
+
+    Pyarrow decodes the text of a ragged row as UTF-8 and fails where it is not; Latin-1 characters always decode,
+    and lead back to the very bytes. Short reads are filled up, so that blocks are cut alike on every file system.
+    """
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes], head: bytes, sentinel: bytes) -> None:
+        self._stream = stream
+        self._ready = bytearray(_as_characters(head))
+        self._sentinel = b"\n" + sentinel
+        self._ended = False
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        while not self._ended and (n_bytes < 0 or len(self._ready) < n_bytes):
+            part = self._stream.read(CSV_BYTES)
+            self._ended = not part
+            self._ready += _as_characters(bytes(part)) if part else self._sentinel
+        out = bytes(self._ready) if n_bytes < 0 else bytes(self._ready[:n_bytes])
+        del self._ready[: len(out)]
+        return out
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _as_characters(data: bytes) -> bytes:
+    return data if data.isascii() else data.decode("latin-1").encode("utf-8")
+
+
+def _restore(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Undo `_as_characters` in every column."""
+    return pa.RecordBatch.from_arrays(
+        [_restore_bytes(column) for column in batch.columns], names=list(columns)
+    )
+
+
+def _restore_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
+    _, offsets, data = column.buffers()
+    if data is None:
+        return column
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    text = memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
+    if text.isascii():
+        return column
+    # a byte of 0x80 and above became two: the second of each pair is a continuation byte
+    extra = np.zeros(len(text) + 1, np.int32)
+    np.cumsum((np.frombuffer(text, np.uint8) & 0xC0) == 0x80, out=extra[1:])
+    ends = (ends - ends[0]) - extra[ends - ends[0]]
+    restored = text.decode("utf-8").encode("latin-1")
+    return pa.BinaryArray.from_buffers(
+        pa.binary(),
+        len(column),
+        [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(restored)],
+    )

@@ -1,0 +1,228 @@
+"""Long logs, first pass: encode (sample, variable, value, time) and deal the rows to hash buckets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pmflib.arrays import IntArray
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.errors import ConfigError
+from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.quarantine import QuarantineWriter
+from pmflib.ingest.raw_rows import RawRows
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.screening import Screen, Verdicts
+from pmflib.ingest.sources import Source
+from pmflib.ingest.spills import SpillWriter
+from pmflib.ingest.times import TimeReader
+from pmflib.schema import MISSING, Schema
+from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
+
+MAX_REMEMBERED = 1 << 18
+"""Pairs of variable and raw value whose code is remembered from batch to batch."""
+
+
+def spill_long(
+    source: Source,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Encode one file of answers, and deal them to buckets by their sample's hash.
+
+    A row whose value is missing is encoded: nothing is observed, but the sample is known.
+
+    Parameters
+    ----------
+    source
+        The file.
+    schema
+        Variables and levels.
+    source_config, policy
+        Columns of the file, and what happens to what does not fit.
+    n_buckets
+        The same for all files of a dataset: see `choose_buckets`.
+    folder
+        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+
+    Returns
+    -------
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing. What is encoded here comes into
+    `assemble_bucket`: see `combine_accounts`.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If the file cannot be read, or a row does not fit and the policy is to stop.
+    ConfigError
+        If the source is not laid out long.
+    """
+    encoder = _LongEncoder(schema, source_config, policy)
+    fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
+    if encoder.time is not None:
+        fields.append(("time", pa.float64()))
+    spill = SpillWriter(folder, pa.schema(fields), n_buckets)
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
+        screen = Screen(source, source_config, policy, quarantine)
+        spill.metadata |= {"layout": "long", "schema": schema.digest}
+        for raw in read_rows(source, source_config, encoder.columns):
+            encoder.encode(raw, screen, spill)
+    screen.account.cells_made_missing.update(encoder.count_cells())
+    return screen.account.summarise()
+
+
+class _LongEncoder:
+    """Encodes the batches of one file."""
+
+    def __init__(self, schema: Schema, config: SourceConfig, policy: SchemaConfig) -> None:
+        if config.layout != "long" or not (config.sample and config.variable and config.value):
+            raise ConfigError(
+                f"source.layout is {config.layout!r}; spill_long needs 'long' with sample, variable and value"
+            )
+        self.time = config.time
+        names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
+        self.columns = list(dict.fromkeys(names))
+        self._places = [self.columns.index(name) for name in names]
+        self._schema = schema
+        self._forgive = policy.on_unknown_level == "missing"
+        self._values = ValueEncoder(schema)
+        self._times = TimeReader()
+        self._made_missing = np.zeros(schema.n_variables, np.int64)
+
+    def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
+        sample, variable, value, *time = self._places
+        verdicts = Verdicts(raw.batch.num_rows)
+        identifiers = read_identifiers(raw.batch.column(sample))
+        verdicts.mark(identifiers.undecodable, "not_utf8", sample)
+        verdicts.mark(identifiers.absent, "no_sample", sample)
+        places = encode_variables(self._schema, raw.batch.column(variable))
+        verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
+        verdicts.mark(places == UNKNOWN, "unknown_variable", variable)
+        known = np.maximum(places, 0)
+        codes = self._values.encode(known, raw.batch.column(value))
+        verdicts.mark((codes == UNDECODABLE) & (places >= 0), "not_utf8", value)
+        unknown = (codes == UNKNOWN) & (places >= 0)
+        if not self._forgive:
+            verdicts.mark(unknown, "unknown_level", value)
+        columns: dict[str, Any] = {}
+        if time:
+            columns["time"] = self._times.read(raw.batch.column(time[0]))
+            verdicts.mark(np.isnan(columns["time"]), "bad_time", time[0])
+            spill.metadata["time"] = str(self._times.kind)
+        variables = self._schema.variables
+        kept = screen.sift(raw, verdicts, lambda row, column: variables[places[row]])
+        if self._forgive:
+            forgiven = known[unknown & verdicts.fits]
+            self._made_missing += np.bincount(forgiven, minlength=self._schema.n_variables)
+        levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
+        columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
+        arrays = [identifiers.texts, *map(pa.array, columns.values())]
+        rows = pa.RecordBatch.from_arrays(arrays, names=["sample", *columns])
+        if kept.size < rows.num_rows:
+            rows = rows.take(pa.array(kept))
+        if kept.size:
+            spill.append(identifiers.hashes[kept], rows)
+
+    def count_cells(self) -> dict[str, int]:
+        """Values that count as missing because they are no level, by variable."""
+        counts = zip(self._schema.names, self._made_missing.tolist(), strict=True)
+        return {name: count for name, count in counts if count}
+
+
+def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
+    """Places of named variables: int64 of shape (n_rows,), UNKNOWN or UNDECODABLE where there is none."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    places = {name: place for place, name in enumerate(schema.names)}
+    table = []
+    for value in coded.dictionary.to_pylist():
+        try:
+            name = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+            table.append(places.get(name, places.get(name.strip(), UNKNOWN)))
+        except UnicodeDecodeError:
+            table.append(UNDECODABLE)
+    lookup = np.array([*table, UNKNOWN], np.int64)
+    return lookup[_indices(coded)]
+
+
+class ValueEncoder:
+    """Codes of values whose variable differs from row to row.
+
+    Each pair of variable and raw value is encoded once; variables with the same levels count as one.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        kinds: dict[Any, int] = {}
+        kind_of = []
+        self._variables = []
+        for variable in schema.variables:
+            key = (variable.levels, variable.edges, variable.missing)
+            if key not in kinds:
+                kinds[key] = len(kinds)
+                self._variables.append(variable)
+            kind_of.append(kinds[key])
+        self._kind_of = np.array(kind_of, np.int64)
+        self._known: dict[tuple[int, object], int] = {}
+
+    def encode(self, places: IntArray, column: pa.Array) -> npt.NDArray[np.int16]:
+        """Codes of a batch.
+
+        Parameters
+        ----------
+        places
+            int64 of shape (n_rows,), place of each row's variable.
+        column
+            Arrow values of length n_rows.
+
+        Returns
+        -------
+        int16 of shape (n_rows,): codes, MISSING, UNKNOWN or UNDECODABLE.
+        """
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        values = [*coded.dictionary.to_pylist(), None]
+        pairs = self._kind_of[places] * len(values) + _indices(coded)
+        size = len(self._variables) * len(values)
+        if size <= 4 * len(pairs) + 1024:
+            seen = np.zeros(size, np.bool_)
+            seen[pairs] = True
+            table = np.empty(size, np.int16)
+            present = np.flatnonzero(seen)
+            table[present] = self._look_up(present, values)
+            codes: npt.NDArray[np.int16] = table[pairs]
+            return codes
+        present, inverse = np.unique(pairs, return_inverse=True)
+        return self._look_up(present, values)[inverse]
+
+    def _look_up(self, pairs: IntArray, values: list[object]) -> npt.NDArray[np.int16]:
+        if len(self._known) > MAX_REMEMBERED:
+            self._known.clear()
+        known, n_values = self._known, len(values)
+        out = np.empty(len(pairs), np.int16)
+        for position, pair in enumerate(pairs.tolist()):
+            kind, place = divmod(pair, n_values)
+            # True, 1 and 1.0 are equal keys but different texts
+            key = (kind, (type(values[place]), values[place]))
+            code = known.get(key)
+            if code is None:
+                code = known[key] = self._variables[kind].encode_value(values[place])
+            out[position] = code
+        return out
+
+
+def _indices(coded: pa.DictionaryArray) -> IntArray:
+    """Places in the dictionary, int64; one past its end where there is no value."""
+    places = coded.indices.cast(pa.int64()).fill_null(len(coded.dictionary))
+    out: IntArray = places.to_numpy(zero_copy_only=False)
+    return out

@@ -1,0 +1,126 @@
+"""Rows of a raw file, batch by batch, each with its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.config import SourceConfig
+from pmflib.errors import SourceError
+from pmflib.ingest.csv_rows import read_csv_rows, read_header
+from pmflib.ingest.raw_rows import RawRows, find_columns
+from pmflib.ingest.sources import DAMAGED, Source, open_source
+
+PARQUET_CELLS = 1 << 21
+"""Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
+PARQUET_ROWS = 1 << 17
+
+
+def is_parquet(source: Source, config: SourceConfig) -> bool:
+    """Whether a file is read as Parquet: by the configured format, or else by its name."""
+    if config.format == "auto":
+        return source.name.lower().endswith((".parquet", ".pq"))
+    return config.format == "parquet"
+
+
+def read_columns(source: Source, config: SourceConfig) -> list[str]:
+    """Names of a file's columns, in order, as they stand in it.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or has no header and none is configured.
+    """
+    if is_parquet(source, config):
+        with open_source(source, unpack=False) as stream:
+            return list(_open_parquet(source, stream).schema_arrow.names)
+    return read_header(source, config)
+
+
+def read_rows(source: Source, config: SourceConfig, columns: Sequence[str]) -> Iterator[RawRows]:
+    """Read some columns of a file in memory that does not grow with it.
+
+    Batches are cut at places that depend on the file alone. Every row of the file is in exactly one batch or among
+    the ragged ones.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Format, delimiter, and column names of CSV files without a header.
+    columns
+        Names of the wanted columns, all distinct.
+
+    Raises
+    ------
+    SourceError
+        If a column is absent or there twice, the file is cut short, damaged or of another format, or a
+        quotation mark is never closed.
+    """
+    if is_parquet(source, config):
+        yield from _read_parquet_rows(source, columns)
+    else:
+        yield from read_csv_rows(source, config, columns)
+
+
+def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(stream, pre_buffer=False)
+    except DAMAGED as error:
+        raise SourceError(
+            f"{source.name}: is no readable Parquet file, or was cut short ({error}); "
+            "copy it again, or set source.format"
+        ) from error
+
+
+def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRows]:
+    with open_source(source, unpack=False) as stream:
+        file = _open_parquet(source, stream)
+        places = find_columns(source, file.schema_arrow.names, columns)
+        for place in places:
+            field = file.schema_arrow.field(place)
+            if pa.types.is_nested(field.type):
+                raise SourceError(
+                    f"{source.name}: column {field.name!r} holds {field.type}; a column of texts, numbers, "
+                    "booleans or times is needed: flatten it"
+                )
+        size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
+        first = 1
+        batches = file.iter_batches(size, columns=list(columns), use_threads=False)
+        while True:
+            try:
+                batch = next(batches, None)
+            except DAMAGED as error:
+                raise SourceError(
+                    f"{source.name}: damaged at or after row {first} ({error}); copy the file again"
+                ) from error
+            if batch is None:
+                break
+            rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
+            yield RawRows(_flatten(batch, columns), rows)
+            first += batch.num_rows
+        if first - 1 != file.metadata.num_rows:
+            raise SourceError(
+                f"{source.name}: {first - 1} rows were read of the {file.metadata.num_rows} "
+                "its footer states; copy the file again"
+            )
+
+
+def _flatten(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Put columns in the wanted order, in types whose values the compute functions know."""
+    arrays = []
+    for name in columns:
+        column = batch.column(name)
+        if pa.types.is_null(column.type) or column.type == pa.string_view():
+            column = column.cast(pa.string())
+        elif column.type == pa.binary_view():
+            column = column.cast(pa.binary())
+        elif pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+            # Python's times end at microseconds
+            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -1,0 +1,182 @@
+"""Raw files: finding them, naming them, opening them, wherever they are."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import posixpath
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, Any
+
+import fsspec
+import pyarrow as pa
+
+from pmflib.errors import SourceError
+
+DIGEST_BYTES = 1 << 20
+"""How much of a file is hashed at a time."""
+
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
+"""What the readers and unpackers raise on a file that is cut short or not what its name says."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One raw file.
+
+    Parameters
+    ----------
+    name
+        Base name, or path below the folder or glob it was found by: the same on every machine.
+    url
+        Where to open it: a path or an fsspec URL.
+    size
+        Bytes as stored, packed or not; 0 where the file system does not tell.
+    """
+
+    name: str
+    url: str
+    size: int
+
+
+def find_sources(path: str | tuple[str, ...]) -> list[Source]:
+    """List the files that a path, or several, stand for.
+
+    A folder stands for every file below it whose name, and whose folders' names, start with neither "." nor "_".
+
+    Parameters
+    ----------
+    path
+        File, folder, glob or fsspec URL, or several of these.
+
+    Returns
+    -------
+    Sources sorted by name; a file named twice is listed once.
+
+    Raises
+    ------
+    SourceError
+        If a path matches nothing, a file has no byte, two files would have the same name, or the file system
+        cannot be reached.
+    """
+    found: dict[str, Source] = {}
+    for one in (path,) if isinstance(path, str) else path:
+        for source in _find(one):
+            found.setdefault(source.url, source)
+    if not found:
+        raise SourceError("source.path is empty; give a file, a folder, a glob or a URL")
+    sources = sorted(found.values(), key=lambda source: source.name)
+    for before, after in pairwise(sources):
+        if before.name == after.name:
+            raise SourceError(
+                f"two files are named {after.name!r}; names must tell files apart: "
+                "give the folder above both, or a glob such as 'folder/*/name.csv'"
+            )
+    return sources
+
+
+def digest_source(source: Source) -> str:
+    """SHA-256 of a file's bytes as stored, in hexadecimal.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be opened.
+    """
+    digest = hashlib.sha256()
+    with open_source(source, unpack=False) as stream:
+        while chunk := stream.read(DIGEST_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def open_source(source: Source, *, unpack: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes; .gz, .bz2, .xz and .zst are unpacked on the way.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be opened.
+    """
+    files, place = _file_system(source.url)
+    try:
+        stored = files.open(place, "rb")
+    except OSError as error:
+        raise SourceError(
+            f"{source.name}: cannot be opened ({type(error).__name__}); "
+            "check that it still exists and may be read"
+        ) from error
+    with stored:
+        yield _unpack(source.name, stored) if unpack else stored
+
+
+def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
+    suffix = posixpath.splitext(name)[1].lower()
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=stored)  # type: ignore[return-value]
+    if suffix == ".bz2":
+        return bz2.BZ2File(stored)
+    if suffix == ".xz":
+        return lzma.LZMAFile(stored)
+    if suffix == ".zst":
+        return pa.CompressedInputStream(stored, "zstd")  # type: ignore[no-any-return]
+    return stored
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        files, place = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise SourceError(
+            f"source.path {url!r}: no file system for it ({error}); "
+            "install the fsspec driver it names, or copy the files here"
+        ) from error
+    return files, str(place)
+
+
+def _find(path: str) -> list[Source]:
+    files, place = _file_system(path)
+    try:
+        if re.search(r"[*?\[]", place) and not files.exists(place):
+            base = posixpath.dirname(re.split(r"[*?\[]", place)[0])
+            places = [match for match in files.glob(place) if not files.isdir(match)]
+        elif files.isdir(place):
+            base = place
+            places = [p for p in files.find(place) if not _is_hidden(posixpath.relpath(p, place))]
+        else:
+            base = posixpath.dirname(place)
+            places = [place] if files.exists(place) else []
+        sizes = {p: files.info(p).get("size") for p in places}
+    except OSError as error:
+        raise SourceError(f"source.path {path!r} cannot be listed: {error}") from error
+    if not places:
+        raise SourceError(
+            f"source.path {path!r} matches no file; check the spelling, and that a relative path "
+            "starts from the configuration file"
+        )
+    found = []
+    for p in places:
+        name = posixpath.relpath(p, base) if base else p
+        if sizes[p] == 0:
+            raise SourceError(
+                f"{name}: the file has no byte; copy it again or take it out of source.path"
+            )
+        found.append(Source(name, _url(files, p), int(sizes[p] or 0)))
+    return found
+
+
+def _url(files: Any, place: str) -> str:
+    protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+    return place if "file" in protocols else str(files.unstrip_protocol(place))
+
+
+def _is_hidden(relative: str) -> bool:
+    return any(part.startswith((".", "_")) for part in relative.split("/"))

@@ -1,0 +1,197 @@
+"""Wide files: a row is a sample, a column a variable."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.errors import ConfigError, SchemaError
+from pmflib.hashing import assign_folds
+from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.quarantine import QuarantineWriter
+from pmflib.ingest.raw_rows import RawRows
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.screening import Screen, Verdicts
+from pmflib.ingest.sources import Source
+from pmflib.ingest.spills import SpillWriter
+from pmflib.schema import MISSING, Schema
+from pmflib.schema.variable import UNDECODABLE, UNKNOWN
+from pmflib.store.samples import SampleWriter
+
+
+def encode_wide(
+    source: Source,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_folds: int,
+    seed: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Encode one file whose rows are samples without identifiers.
+
+    Columns that are no variable are passed over.
+
+    Parameters
+    ----------
+    source
+        The file.
+    schema
+        Variables and levels; each variable must be a column of the file.
+    source_config, policy
+        How the file is laid out, and what happens to what does not fit.
+    n_folds
+        Folds that rows are dealt to, by a hash of row number and seed.
+    seed
+        Made from the file's digest, so that rows of different files are dealt differently.
+    folder
+        Existing folder; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
+
+    Returns
+    -------
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns, samples, observed, blocks.
+
+    Raises
+    ------
+    SchemaError
+        If a variable is no column of the file, or a value is no level and the policy is to stop.
+    SourceError
+        If the file cannot be read, or a row is malformed and the policy is to stop.
+    ConfigError
+        If the source is not laid out wide, or its samples have identifiers.
+    """
+    if source_config.sample is not None:
+        raise ConfigError(
+            f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
+            "to buckets (spill_wide) and assembled (assemble_bucket)"
+        )
+    encoder = _WideEncoder(source, schema, source_config, policy)
+    samples = SampleWriter(folder / "samples", schema, sparse=False)
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
+        screen = Screen(source, source_config, policy, quarantine)
+        for raw in read_rows(source, source_config, schema.names):
+            kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
+            if kept.size:
+                rows = raw.rows[kept]
+                samples.append(DenseBlock(codes), assign_folds(rows, n_folds, seed), rows)
+    return screen.account.summarise(ignored_columns=encoder.ignored, **samples.close())
+
+
+def spill_wide(
+    source: Source,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Encode one file whose rows are samples with identifiers, and deal them to buckets by their hash.
+
+    Parameters
+    ----------
+    source, schema, source_config, policy
+        As in `encode_wide`.
+    n_buckets
+        The same for all files of a dataset: see `choose_buckets`.
+    folder
+        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+
+    Returns
+    -------
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. What is encoded here comes
+    into `assemble_bucket`: see `combine_accounts`.
+
+    Raises
+    ------
+    SchemaError, SourceError
+        As in `encode_wide`.
+    ConfigError
+        If the source is not laid out wide, or names no sample column.
+    """
+    if source_config.sample is None:
+        raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
+    encoder = _WideEncoder(source, schema, source_config, policy)
+    columns = list(dict.fromkeys([*schema.names, source_config.sample]))
+    place = columns.index(source_config.sample)
+    width = schema.n_variables * schema.code_dtype.itemsize
+    fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
+    spill = SpillWriter(folder, pa.schema(fields), n_buckets)
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
+        screen = Screen(source, source_config, policy, quarantine)
+        spill.metadata |= {"layout": "wide", "schema": schema.digest}
+        for raw in read_rows(source, source_config, columns):
+            verdicts = Verdicts(raw.batch.num_rows)
+            identifiers = read_identifiers(raw.batch.column(place))
+            verdicts.mark(identifiers.undecodable, "not_utf8", place)
+            verdicts.mark(identifiers.absent, "no_sample", place)
+            kept, codes = encoder.encode(raw, verdicts, screen)
+            arrays = [
+                identifiers.texts.take(pa.array(kept)),
+                _pack(codes, width),
+                pa.array(raw.rows[kept]),
+            ]
+            if kept.size:
+                rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
+                spill.append(identifiers.hashes[kept], rows)
+    return screen.account.summarise(ignored_columns=encoder.ignored)
+
+
+class _WideEncoder:
+    """Encodes the batches of one file, whose first columns are the schema's variables."""
+
+    def __init__(
+        self, source: Source, schema: Schema, config: SourceConfig, policy: SchemaConfig
+    ) -> None:
+        if config.layout != "wide":
+            raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
+        header = read_columns(source, config)
+        for name in schema.names:
+            if name not in header:
+                close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
+                raise SchemaError(
+                    f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
+                    f"({len(header)} columns)"
+                    + (f"; did you mean {close}?" if close else "; ")
+                    + " Rename the column or the variable, or take the variable out of the schema"
+                )
+        used = {*schema.names, config.sample}
+        self.ignored = [name for name in header if name not in used]
+        self._schema = schema
+        self._forgive = policy.on_unknown_level == "missing"
+
+    def encode(self, raw: RawRows, verdicts: Verdicts, screen: Screen) -> tuple[IntArray, IntArray]:
+        """Places of the rows that fit, int64, and their codes of shape (n_kept, n_variables)."""
+        variables = self._schema.variables
+        codes = np.empty((raw.batch.num_rows, len(variables)), self._schema.code_dtype)
+        forgiven: list[tuple[str, npt.NDArray[np.intp]]] = []
+        for place, variable in enumerate(variables):
+            column = variable.encode_column(raw.batch.column(place))
+            if column.size and column.min() < MISSING:
+                verdicts.mark(column == UNDECODABLE, "not_utf8", place)
+                if self._forgive:
+                    forgiven.append((variable.name, np.flatnonzero(column == UNKNOWN)))
+                else:
+                    verdicts.mark(column == UNKNOWN, "unknown_level", place)
+            codes[:, place] = np.maximum(column, MISSING)
+        kept = screen.sift(raw, verdicts, lambda row, column: variables[column])
+        for name, rows in forgiven:
+            screen.account.cells_made_missing[name] += int(np.count_nonzero(verdicts.fits[rows]))
+        return kept, codes[kept]
+
+
+def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
+    """Rows of codes as values of a fixed number of bytes, little-endian."""
+    content = np.ascontiguousarray(codes, codes.dtype.newbyteorder("<"))
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(codes), [None, pa.py_buffer(content)]
+    )

@@ -1,0 +1,99 @@
+"""Questions in words: ``B given A=5 and C=yes``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pmflib.errors import PmfError
+from pmflib.model import JointPMF
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which variables, given which levels of others."""
+
+    targets: tuple[str, ...]
+    given: Mapping[str | int, str]
+
+
+def parse_question(text: str) -> Question:
+    """Read a question.
+
+    Parameters
+    ----------
+    text
+        ``TARGET[, TARGET ...] [given NAME=LEVEL [and NAME=LEVEL ...]]``; a name or level that holds a comma, an equals
+        sign or a word "given" or "and" stands in double quotes.
+
+    Raises
+    ------
+    PmfError
+        If the text is no question.
+
+    Examples
+    --------
+    >>> parse_question('B, "C and D" given A=5 and E=very much')
+    Question(targets=('B', 'C and D'), given={'A': '5', 'E': 'very much'})
+    """
+    # quoted parts are set aside, so that splitting cannot see into them
+    kept: list[str] = []
+
+    def set_aside(match: re.Match[str]) -> str:
+        kept.append(match[1])
+        return f"\0{len(kept) - 1}\0"
+
+    def restore(part: str) -> str:
+        return re.sub("\0(\\d+)\0", lambda match: kept[int(match[1])], part.strip())
+
+    asked, *evidence = re.split(r"\s+given\s+", re.sub(r'"([^"]*)"', set_aside, text), maxsplit=1)
+    targets = tuple(restore(part) for part in asked.split(","))
+    given: dict[str | int, str] = {}
+    for part in re.split(r"\s+and\s+|,", evidence[0]) if evidence else []:
+        name, equals, level = part.partition("=")
+        if not equals or not name.strip():
+            raise PmfError(
+                f"question {text!r}: {restore(part)!r} is not NAME=LEVEL; write for example 'B given A=5'"
+            )
+        given[restore(name)] = restore(level)
+    if not all(targets):
+        raise PmfError(f"question {text!r} names no variable; write for example 'B given A=5'")
+    return Question(targets, given)
+
+
+def answer(model: JointPMF, question: Question) -> dict[str, Any]:
+    """Answer a question.
+
+    Parameters
+    ----------
+    model
+        The model.
+    question
+        As from `parse_question`.
+
+    Returns
+    -------
+    Plain JSON types: "levels", a list of combinations with their probability, the most probable first; "best", the
+    first of them; "expected", the expected value where there is one target and it is ordinal.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown, or occurs twice.
+    """
+    pmf = model.marginal(question.targets, question.given)
+    variables = [model.schema[target] for target in question.targets]
+    order = np.argsort(-pmf, axis=None, kind="stable")
+    levels = []
+    for flat in order.tolist():
+        codes = np.unravel_index(flat, pmf.shape)
+        labels = {v.name: v.levels[int(code)] for v, code in zip(variables, codes, strict=True)}
+        levels.append({"level": labels, "probability": float(pmf.flat[flat])})
+    out: dict[str, Any] = {"levels": levels, "best": levels[0]["level"]}
+    if len(variables) == 1 and variables[0].values is not None:
+        out["expected"] = float(pmf @ variables[0].numeric_values())
+    return out

@@ -1,0 +1,78 @@
+"""Lineage: who was made from what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pmflib.errors import StoreError
+from pmflib.store.artefacts import Entry, Reference, Store
+
+
+@dataclass(frozen=True)
+class Step:
+    """One artefact on the way back from a result to the raw files.
+
+    Parameters
+    ----------
+    depth
+        Edges between the result and this artefact.
+    role
+        What the artefact is to the one made from it; "" for the result.
+    entry
+        Its manifest entry.
+    again
+        Whether it was told of before: what it is made from is not told twice.
+    """
+
+    depth: int
+    role: str
+    entry: Entry
+    again: bool
+
+
+def trace(store: Store, reference: Reference) -> Iterator[Step]:
+    """Walk from a result back to the raw files, inputs after what is made from them.
+
+    Raises
+    ------
+    StoreError
+        If an entry on the way is missing.
+    """
+    told: set[str] = set()
+    waiting: list[tuple[int, str, Reference]] = [(0, "", reference)]
+    while waiting:
+        depth, role, current = waiting.pop()
+        entry = store.find(current.identity)
+        if entry is None:
+            raise StoreError(
+                f"{current.kind} {current.digest[:12]} is not in the manifest: its lineage is broken; "
+                "run the pipeline again"
+            )
+        again = current.identity in told
+        yield Step(depth, role, entry, again)
+        if not again:
+            told.add(current.identity)
+            inputs = sorted(entry.inputs.items(), reverse=True)
+            waiting += [(depth + 1, name, parent) for name, parent in inputs]
+
+
+def find_reference(store: Store, prefix: str) -> Reference:
+    """Find an artefact by the beginning of its digest or identity.
+
+    Raises
+    ------
+    StoreError
+        If none, or more than one, begins so.
+    """
+    found = {
+        entry.reference.identity: entry.reference
+        for entry in store.entries()
+        if entry.reference.digest.startswith(prefix) or entry.reference.identity.startswith(prefix)
+    }
+    if len(found) != 1:
+        kinds = sorted(f"{r.kind} {r.digest[:12]}" for r in found.values())
+        raise StoreError(
+            f"{len(found)} artefacts begin with {prefix!r}: {kinds[:5]}; give more of the digest"
+        )
+    return next(iter(found.values()))

@@ -1,0 +1,102 @@
+"""Stage: scores of a model on held-out samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.counts import PairCounts
+from pmflib.evaluation import MEASURES, HeldOutScores, find_baseline, split_folds
+from pmflib.model import JointPMF
+from pmflib.parallel import run_blocks
+from pmflib.passes import score_group
+from pmflib.plan import group_blocks
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_dataset_blocks
+from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+
+VERSION = 1
+
+
+@stage(name="evaluate")
+def evaluate(
+    config: PipelineConfig,
+    dataset: Reference,
+    counts: Reference,
+    model: Reference,
+    address: str = "",
+) -> Reference:
+    """Hide some answers of the test samples, predict them, and compare with the single-variable baseline.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, counts, model
+        What `ingest`, `count` and `refine` returned.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Reference to the scores; the entry's summary holds their means.
+    """
+    store = open_store(config)
+    folds = split_folds(
+        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
+    )
+    with timed() as seconds:
+        report("evaluate", 0, 1)
+        entry = store.build(
+            "scores",
+            inputs={"dataset": dataset, "counts": counts, "model": model},
+            options={"test": list(folds.test), "hide": config.evaluate.hide, "seed": config.seed},
+            version=VERSION,
+            write=lambda folder, work: _write(
+                config, store, (dataset, counts, model), address, folder
+            ),
+        )
+        report("evaluate", 1, 1, f"{entry.summary.get('hidden_cells', 0):,.0f} hidden cells")
+        publish_facts(entry, seconds())
+    return entry.reference
+
+
+def _write(
+    config: PipelineConfig,
+    store: Store,
+    inputs: tuple[Reference, Reference, Reference],
+    address: str,
+    folder: Path,
+) -> Mapping[str, Any]:
+    dataset, counts, reference = inputs
+    folds = split_folds(
+        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
+    )
+    model = JointPMF.load(store.locate(reference) / "model")
+    total = PairCounts.load_total(
+        store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
+    )
+    groups = group_blocks(list_dataset_blocks(store, dataset, folds.test))
+    if groups:
+        with open_workers(config, address) as (client, _):
+            scores = run_blocks(
+                client,
+                score_group,
+                groups,
+                HeldOutScores.merge,
+                model,
+                find_baseline(total),
+                config.evaluate.hide,
+                config.seed,
+            )
+    else:
+        scores = HeldOutScores.zero(model.schema.n_variables)
+    by_variable = {
+        variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
+        for variable, sums in zip(model.schema.variables, scores.sums, strict=True)
+    }
+    (folder / "scores.json").write_text(json.dumps(by_variable, indent=1), "utf-8")
+    return scores.summarise(model.schema)

@@ -1,0 +1,74 @@
+"""Stage: a first model from the training counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.counts import PairCounts
+from pmflib.evaluation import split_folds
+from pmflib.fitting import fit as fit_counts
+from pmflib.store.artefacts import Reference
+from tasks.stage import open_store, publish_facts, report, stage, timed
+
+VERSION = 1
+
+
+@stage(name="fit")
+def fit(config: PipelineConfig, counts: Reference) -> Reference:
+    """Fit a model to the counts of the training folds.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    counts
+        What `count` returned.
+
+    Returns
+    -------
+    Reference to the model that EM starts from.
+
+    Raises
+    ------
+    RankError
+        If the method is spa and the counts cannot carry the rank.
+    """
+    store = open_store(config)
+    folds = split_folds(
+        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
+    )
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        path = store.locate(counts) / "pairs"
+        total = PairCounts.load_total(path, without=[*folds.validation, *folds.test])
+        result = fit_counts(total, config.model.rank, method=config.model.method, rng=config.seed)
+        result.model.save(folder / "model")
+        summary: dict[str, Any] = {
+            "method": result.method,
+            "rank": result.model.rank,
+            "notes": list(result.notes),
+        }
+        if result.loss_history:
+            summary["mean_divergence"] = result.loss_history[-1]
+        return summary
+
+    with timed() as seconds:
+        report("fit", 0, 1)
+        entry = store.build(
+            "start",
+            inputs={"counts": counts},
+            options={
+                "rank": config.model.rank,
+                "method": config.model.method,
+                "train": list(folds.train),
+                "seed": config.seed,
+            },
+            version=VERSION,
+            write=write,
+        )
+        report("fit", 1, 1, f"{entry.summary['method']}, rank {entry.summary['rank']}")
+        publish_facts(entry, seconds())
+    return entry.reference

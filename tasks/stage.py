@@ -1,0 +1,138 @@
+"""What every stage shares: one Prefect task each, its store, its workers, its report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import Task, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.context import TaskRunContext
+
+from pmflib.config import PipelineConfig
+from pmflib.errors import PmfError
+from pmflib.parallel import Client, find_memory_limit, open_client, start_workers
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Entry, Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
+    """Whether a failed stage may work when tried again: not if a person must mend data or options first."""
+    try:
+        state.result()
+    except PmfError:
+        return False
+    except OSError:
+        return True
+    except Exception as error:
+        # lost schedulers and workers have no common base but the package they come from
+        return type(error).__module__.startswith("distributed")
+    return False
+
+
+def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function a Prefect task: one stage of a pipeline."""
+    return task(
+        name=name,
+        # the manifest decides what is done: a second cache could only disagree with it
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=2,
+        retry_delay_seconds=[2, 10],
+        retry_condition_fn=is_worth_a_retry,
+    )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage is.
+
+    Parameters
+    ----------
+    stage
+        Name of the stage.
+    done, total
+        Units of work; total is 0 where it is not known.
+    text
+        What a person wants to see: rows, log-likelihood.
+    """
+
+    stage: str
+    done: int
+    total: int
+    text: str = ""
+
+
+_listeners: list[Callable[[Progress], None]] = []
+
+
+@contextmanager
+def listen(listener: Callable[[Progress], None]) -> Iterator[None]:
+    """Have every stage of this process report its progress to a function."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def report(name: str, done: int, total: int, text: str = "") -> None:
+    """Tell the listeners how far a stage is."""
+    for listener in _listeners:
+        listener(Progress(name, done, total, text))
+
+
+def open_store(config: PipelineConfig) -> Store:
+    """Store of a pipeline."""
+    return Store(config.resolve(config.store.path))
+
+
+def load_schema(config: PipelineConfig) -> Schema:
+    """Schema of a pipeline."""
+    return Schema.load(config.resolve(config.schema_.file))
+
+
+@contextmanager
+def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
+    """Connect to the run's workers, or start some for this stage; yields the client and the bytes to plan with."""
+    with ExitStack() as stack:
+        address = address or stack.enter_context(start_workers(config.cluster))
+        yield (
+            stack.enter_context(open_client(address)),
+            config.cluster.memory_limit or find_memory_limit(),
+        )
+
+
+def publish_facts(entry: Entry, seconds: float) -> None:
+    """Show a stage's artefact in Prefect: what it is, what it was made from, its summary."""
+    if TaskRunContext.get() is None:
+        return
+    facts: dict[str, Any] = {"digest": entry.reference.digest[:24], "seconds": round(seconds, 2)}
+    rows = [{"what": key, "value": _short(value)} for key, value in (facts | entry.summary).items()]
+    rows += [
+        {"what": f"input {role}", "value": r.digest[:24]}
+        for role, r in list(entry.inputs.items())[:20]
+    ]
+    create_table_artifact(
+        key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
+    )
+
+
+@contextmanager
+def timed() -> Iterator[Callable[[], float]]:
+    """Seconds since the context was entered."""
+    start = time.monotonic()
+    yield lambda: time.monotonic() - start
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_short(item)}" for key, item in list(value.items())[:12])
+    return f"{value:.6g}" if isinstance(value, float) else str(value)[:200]
