@@ -60,4 +60,6 @@ def load_state(path: Path) -> EMState | None:
 def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
+    # another run of the same work removes the folder when it is done first
+    path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, buffer.getvalue())

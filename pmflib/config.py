@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
@@ -18,13 +19,13 @@ C = TypeVar("C", bound=BaseModel)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SourceConfig(_Section):
     """Where the raw data are, and how they are laid out."""
 
-    path: str | tuple[str, ...]
+    path: Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
     """A file, a folder, a glob, an fsspec URL, or a list of these."""
     layout: Literal["wide", "long"]
     """Wide: a row is a sample, a column a variable. Long: a row is one answer (sample, variable, value)."""
@@ -138,7 +139,7 @@ class PipelineConfig(_Section):
     """One pipeline: source, schema, store, model, EM, evaluation, cluster, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
-    """Distinguishes the runs of several pipelines in one store."""
+    """Distinguishes the runs of several pipelines in one store: a file name."""
     source: SourceConfig
     schema_: Annotated[SchemaConfig, Field(alias="schema")] = SchemaConfig()
     store: StoreConfig = StoreConfig()
@@ -146,9 +147,18 @@ class PipelineConfig(_Section):
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     cluster: ClusterConfig = ClusterConfig()
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w .-]*", name):
+            raise ValueError(
+                f"{name!r} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+            )
+        return name
 
     @model_validator(mode="after")
     def _check_folds(self) -> PipelineConfig:
@@ -176,7 +186,8 @@ def load_config(path: str | Path) -> PipelineConfig:
     Raises
     ------
     ConfigError
-        If the file is absent, not TOML, or an option is unknown, missing or out of range: one line each.
+        If the file is absent, cannot be read, is not TOML, or an option is unknown, missing or out of
+        range: one line each.
     """
     path = Path(path)
     try:
@@ -185,6 +196,8 @@ def load_config(path: str | Path) -> PipelineConfig:
         raise ConfigError(
             f"configuration {str(path)!r} does not exist; `pmf infer` drafts one"
         ) from None
+    except OSError as error:
+        raise ConfigError(f"configuration {str(path)!r} cannot be read: {error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from None
     return make_config(data, base=path.parent)
@@ -198,6 +211,8 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
     ConfigError
         If an option is unknown, missing or out of range: one line each.
     """
+    if "base" in data:
+        raise ConfigError("base: relative paths start from the configuration file; remove it")
     return _validate(PipelineConfig, data | {"base": str(Path(base).resolve())})
 
 
@@ -216,13 +231,24 @@ def _validate(section: type[C], data: dict[str, Any]) -> C:
     try:
         return section.model_validate(data)
     except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            where = ".".join(map(str, problem["loc"])) or "configuration"
-            own = problem["type"] in {"missing", "value_error"}
-            given = "" if own else f" (given: {problem['input']!r})"
-            lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}{given}")
-        raise ConfigError("; ".join(lines)) from None
+        raise ConfigError("\n".join(_list_problems(error, section))) from None
+
+
+def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str]:
+    """One line per option."""
+    depth = 2 if section is PipelineConfig else 1
+    messages: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
+    for problem in error.errors():
+        # below the option stand the names of alternative types: one mistake, one line
+        where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
+        messages.setdefault(where, []).append(problem["msg"].removeprefix("Value error, "))
+        if problem["type"] not in {"missing", "value_error"}:
+            given.setdefault(where, f" (given: {problem['input']!r})")
+    return [
+        f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
+        for where, said in messages.items()
+    ]
 
 
 def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) -> str:

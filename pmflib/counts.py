@@ -10,10 +10,17 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock
-from pmflib.errors import SchemaError, StoreError
+from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
-from pmflib.store.arrays import create_array, open_group, read_arrays, write_arrays
+from pmflib.store.arrays import (
+    check_kind,
+    create_array,
+    open_group,
+    read_arrays,
+    refuse_damage,
+    write_arrays,
+)
 
 DEFAULT_FOLDS = 16
 KIND = "pair counts"
@@ -162,13 +169,19 @@ class PairCounts:
         ------
         StoreError
             If the group is absent, damaged, or holds something else.
+        SchemaError
+            If a fold to leave out is not there.
         """
         schema, n_rows = _read_header(Path(path))
-        folds = [fold for fold in range(n_rows.size) if fold not in set(without)]
+        left_out = set(without)
+        if outside := sorted(left_out - set(range(n_rows.size))):
+            raise SchemaError(f"folds {outside} are outside [0, {n_rows.size})")
+        folds = [fold for fold in range(n_rows.size) if fold not in left_out]
         total = cls.zero(schema, 1)
-        stored = open_group(Path(path))["counts"]
-        for fold in folds:
-            total.tables[0] += np.asarray(stored[fold])  # type: ignore[index]
+        with refuse_damage(Path(path)):
+            stored = open_group(Path(path))["counts"]
+            for fold in folds:
+                total.tables[0] += np.asarray(stored[fold])  # type: ignore[index]
         total.n_rows[0] = n_rows[folds].sum()
         return total
 
@@ -235,9 +248,8 @@ class CountsWriter:
 
 
 def _read_header(path: Path) -> tuple[Schema, IntArray]:
+    check_kind(path, KIND)
     arrays, attributes = read_arrays(path, ["samples"])
-    if attributes.get("kind") != KIND:
-        raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {KIND}")
     return Schema.from_json(attributes["schema"]), arrays["samples"]
 
 

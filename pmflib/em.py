@@ -286,7 +286,19 @@ def run_em(
     Returns
     -------
     The state at the end. Its objective never rises from pass to pass.
+
+    Raises
+    ------
+    PmfError
+        If max_passes or tol is negative, or patience is below 1.
     """
+    for name, value, least in (
+        ("max_passes", max_passes, 0),
+        ("tol", tol, 0),
+        ("patience", patience, 1),
+    ):
+        if not value >= least:
+            raise PmfError(f"{name} is {value}; give at least {least}")
     if validate is not None and not state.held_out:
         first = _mean(validate(state.prior, state.factors))
         state = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pmflib.em import (
     run_em,
     take_logs,
 )
-from pmflib.errors import ConvergenceWarning, PmfError, RankError
+from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -95,6 +95,8 @@ def fit(
     ------
     RankError
         If the rank is below 1, or (spa) above what the variables and their counts can carry.
+    PmfError
+        If the method is not known, or (spa) there is a single variable.
 
     References
     ----------
@@ -102,9 +104,13 @@ def fit(
     """
     if rank < 1:
         raise RankError(f"rank is {rank}; give at least 1")
+    if method not in get_args(Method):
+        raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
     marginals = Marginals.from_counts(counts)
     notes: tuple[str, ...] = ()
-    if method != "random":
+    if method == "auto" and counts.schema.n_variables == 1:
+        notes = ("random start, because spa cannot: a single variable has no pairs",)
+    elif method != "random":
         try:
             found = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=rank)
         except RankError as error:
@@ -201,7 +207,7 @@ def fit_em(
     Raises
     ------
     PmfError
-        If neither or both of model and rank are given, or there are no samples.
+        If neither or both of model and rank are given, there are no samples, or an option is out of range.
     SchemaError
         If samples do not fit the schema.
 
@@ -221,6 +227,9 @@ def fit_em(
     encoded = schema.encode(codes)
     if not len(encoded):
         raise PmfError("codes has no rows; EM needs at least one sample")
+    held_out = None if validation is None else schema.encode(validation)
+    if held_out is not None and not len(held_out):
+        raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
     counts = count_pairs(encoded, schema, n_folds=1)
     notes: tuple[str, ...] = ()
     start = "given"
@@ -240,9 +249,7 @@ def fit_em(
         smoothing=shape,
         max_passes=max_passes,
         tol=tol,
-        validate=None
-        if validation is None
-        else _evaluate_in_memory(schema.encode(validation), schema.offsets),
+        validate=None if held_out is None else _evaluate_in_memory(held_out, schema.offsets),
         patience=patience,
     )
     return finish_em(state, schema, start=start, max_passes=max_passes, notes=notes)
@@ -256,6 +263,12 @@ def _evaluate_in_memory(codes: IntArray, offsets: IntArray) -> Evaluate:
 
 
 def _read_off(codes: object) -> Schema:
-    if isinstance(codes, np.ndarray) and codes.ndim == 2 and codes.size:
-        return Schema.from_cardinalities(np.maximum(codes.max(axis=0) + 1, 1))
-    return Schema.infer(codes)
+    if not isinstance(codes, np.ndarray):
+        return Schema.infer(codes)
+    if codes.ndim != 2 or not codes.size or not np.issubdtype(codes.dtype, np.integer):
+        raise SchemaError(
+            f"codes is an array of {codes.dtype} of shape {codes.shape}; codes are integers of shape "
+            "(n_rows, n_variables), at least one row, -1 where missing"
+        )
+    # in 64 bits, for 127 + 1 is -128 in 8
+    return Schema.from_cardinalities(np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1))

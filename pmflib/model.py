@@ -12,9 +12,11 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.em import take_logs
-from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
+from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
-from pmflib.store.arrays import read_arrays, write_arrays
+from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+
+KIND = "joint PMF"
 
 BATCH_ROWS = 16_384
 """Rows answered at a time, so that memory does not grow with the question."""
@@ -53,9 +55,10 @@ class JointPMF:
 
     def __post_init__(self) -> None:
         expected = (self.schema.n_levels, self.prior.size)
-        if self.prior.ndim != 1 or self.factors.shape != expected:
+        if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
             raise PmfError(
-                f"factors has shape {self.factors.shape}; schema and prior ask for {expected}"
+                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema asks for "
+                f"({self.schema.n_levels}, rank) and (rank,), rank at least 1"
             )
         for name, values in (("prior", self.prior), ("factors", self.factors)):
             if not np.isfinite(values).all() or values.min() < 0:
@@ -99,12 +102,9 @@ class JointPMF:
             yield rows, posteriors, log_probs
 
     def _encode(self, table: object, hidden: int | None = None) -> IntArray:
-        optional = () if hidden is None else (self.schema.names[hidden],)
-        codes = self.schema.encode(table, optional=optional)
-        if hidden is not None:
-            codes = codes.copy()
-            codes[:, hidden] = -1
-        return codes
+        return self.schema.encode(
+            table, hidden=None if hidden is None else self.schema.names[hidden]
+        )
 
     def log_prob(self, table: object) -> FloatArray:
         """Log-probability of what is observed in each row.
@@ -229,7 +229,7 @@ class JointPMF:
         """
         places = [self.schema.position(variable) for variable in variables]
         evidence = self._encode_evidence(given or {})
-        if not places or len(set(places) | set(evidence)) < len(places) + len(evidence):
+        if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
             raise SchemaError(
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
             )
@@ -242,12 +242,18 @@ class JointPMF:
         row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)
         for place, code in evidence.items():
             row[0, place] = code
-        table = self.posterior(row)
+        # two halves, so that no table of cells x rank is formed
+        half = len(places) // 2
+        left = self._spread(self.posterior(row), places[:half])
+        right = self._spread(np.ones((1, self.rank)), places[half:])
+        joint: FloatArray = left @ right.T
+        return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
+
+    def _spread(self, table: FloatArray, places: Sequence[int]) -> FloatArray:
+        """Products of some variables' factors, a row per combination of their levels, times the table's row."""
         for place in places:
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
-        sizes = [int(self.schema.cardinalities[place]) for place in places]
-        joint: FloatArray = table.sum(axis=1).reshape(sizes)
-        return joint
+        return table
 
     def _encode_evidence(
         self, given: Mapping[str | int, str] | Mapping[str | int, int]
@@ -255,7 +261,8 @@ class JointPMF:
         evidence = {}
         for name, level in given.items():
             variable = self.schema[name]
-            code = variable.encode_value(level) if isinstance(level, str) else level
+            whole = isinstance(level, int | np.integer)
+            code = int(level) if whole else variable.encode_value(level)
             if not 0 <= code < variable.cardinality:
                 raise SchemaError(
                     f"variable {variable.name!r} has no level {level!r}; levels are {variable.levels[:12]}"
@@ -292,7 +299,7 @@ class JointPMF:
                 "offsets": (self.schema.offsets, ("variable_edge",)),
             },
             {
-                "kind": "joint PMF",
+                "kind": KIND,
                 "units": "probability",
                 "schema": self.schema.to_json(),
                 "origin": dict(self.origin),
@@ -308,8 +315,7 @@ class JointPMF:
         StoreError
             If the group is absent, damaged, or holds something else.
         """
-        arrays, attributes = read_arrays(Path(path))
-        if attributes.get("kind") != "joint PMF":
-            raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not a joint PMF")
+        check_kind(Path(path), KIND)
+        arrays, attributes = read_arrays(Path(path), ["prior", "factors"])
         schema = Schema.from_json(attributes["schema"])
         return cls(arrays["prior"], arrays["factors"], schema, attributes["origin"])

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.schema.variable import DEFAULT_MISSING, Variable, as_text
+from pmflib.errors import SchemaError
+from pmflib.schema.variable import DEFAULT_MISSING, Variable, as_text, read_number
 
 MAX_TRACKED = 50_000
 """Distinct values a census keeps; a column with more is either continuous or no categorical variable."""
@@ -29,7 +30,17 @@ class LevelCensus:
     overflowed: bool = False
 
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Count the values of a column; null counts as an empty text, bad UTF-8 is passed over."""
+        """Count the values of a column; null counts as an empty text, bad UTF-8 is passed over.
+
+        Raises
+        ------
+        SchemaError
+            If the column is nested.
+        """
+        if pa.types.is_nested(column.type):
+            raise SchemaError(
+                f"a column holds {column.type}; a value is a text, a number or a boolean"
+            )
         seen = pc.value_counts(column)
         for value, count in zip(
             seen.field("values").to_pylist(), seen.field("counts").to_pylist(), strict=True
@@ -39,7 +50,8 @@ class LevelCensus:
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
                     continue
-            text = "" if value is None else as_text(value).strip()
+            absent = value is None or (isinstance(value, float) and math.isnan(value))
+            text = "" if absent else as_text(value).strip()
             if text in self.counts or len(self.counts) < MAX_TRACKED:
                 self.counts[text] += count
             else:
@@ -77,7 +89,7 @@ def propose_variable(
     seen = {text: count for text, count in census.counts.items() if text not in codes}
     if not seen:
         return None, "left out: no value was seen"
-    numbers = {text: number for text in seen if (number := _finite(text)) is not None}
+    numbers = {text: number for text in seen if (number := read_number(text)) is not None}
     if len(numbers) == len(seen):
         return _propose_numeric(
             name, numbers, seen, tuple(missing), max_levels, bins, census.overflowed
@@ -116,20 +128,17 @@ def _propose_numeric(
     # an edge is the first point past its quantile; the smallest point is never an edge: its bin would be empty
     edges = np.unique(points[np.searchsorted(share, np.arange(1, bins) / bins, side="right")])
     edges = edges[edges > points[0]]
+    if not edges.size:
+        # the smallest value outweighs all quantiles, as zero does among rare events: it gets a bin of its own
+        edges = np.unique(points)[1:2]
     place = np.searchsorted(edges, points, side="right")
     means = np.bincount(place, weights * points) / np.bincount(place, weights)
     bounds = [f"{edge:g}" for edge in edges]
+    if len(set(bounds)) < len(bounds):
+        bounds = [repr(edge) for edge in edges.tolist()]
     levels = tuple(f"[{a}, {b})" for a, b in zip(["-inf", *bounds], [*bounds, "inf"], strict=True))
     variable = Variable(name, levels, tuple(means.tolist()), tuple(edges.tolist()), missing)
     return (
         variable,
         f"continuous: cut into {len(levels)} bins at the quantiles; values are the bins' means",
     )
-
-
-def _finite(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,6 +121,14 @@ class Schema:
         """Variable given by name or place."""
         return self.variables[self.position(variable)]
 
+    def __iter__(self) -> Iterator[Variable]:
+        """Variables in order."""
+        return iter(self.variables)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a variable has the name."""
+        return name in self._positions
+
     def rows_of(self, variable: str | int) -> slice:
         """Rows of a variable in tables stacked by level, such as the factors."""
         place = self.position(variable)
@@ -181,7 +189,9 @@ class Schema:
             variables.append(variable)
         return cls(tuple(variables))
 
-    def encode(self, table: object, *, optional: Sequence[str] = ()) -> IntArray:
+    def encode(
+        self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
+    ) -> IntArray:
         """Codes of a table in memory; columns that are no variable are passed over.
 
         Parameters
@@ -191,6 +201,8 @@ class Schema:
             (n_rows, n_variables), which is checked and given back.
         optional
             Variables whose column may be absent: they are missing in every row.
+        hidden
+            Variable that is missing in every row, whatever its column holds, and even if it is absent.
 
         Returns
         -------
@@ -202,10 +214,15 @@ class Schema:
             If a column is absent, a value is no level of its variable, or a code is out of range.
         """
         if isinstance(table, np.ndarray):
+            if hidden is not None and table.ndim == 2 and table.shape[1] == self.n_variables:
+                table = table.copy()
+                table[:, self.position(hidden)] = MISSING
             return self.check_codes(table)
         columns = as_arrow(table)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
         for place, variable in enumerate(self.variables):
+            if variable.name == hidden:
+                continue
             if variable.name not in columns.column_names:
                 if variable.name in optional:
                     continue
@@ -278,9 +295,10 @@ class Schema:
         SchemaError
             If the format or a field is not known.
         """
-        if data.get("format") != "pmf-schema-1" or not isinstance(data.get("variables"), list):
+        found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+        if found != "pmf-schema-1" or not isinstance(data.get("variables"), list):
             raise SchemaError(
-                f"not a schema: format is {data.get('format')!r}, expected 'pmf-schema-1' with a list of variables"
+                f"not a schema: format is {found!r}, expected 'pmf-schema-1' with a list of variables"
             )
         return cls(tuple(Variable.from_json(variable) for variable in data["variables"]))
 
@@ -298,7 +316,7 @@ class Schema:
         Raises
         ------
         SchemaError
-            If the file is absent, not JSON, or not a schema.
+            If the file is absent, cannot be read, is not JSON, or not a schema.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -306,6 +324,8 @@ class Schema:
             raise SchemaError(
                 f"schema file {str(path)!r} does not exist; `pmf infer` drafts one"
             ) from None
+        except OSError as error:
+            raise SchemaError(f"schema file {str(path)!r} cannot be read: {error}") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise SchemaError(f"schema file {str(path)!r} is not JSON: {error}") from None
         return cls.from_json(data)
@@ -317,25 +337,36 @@ def as_arrow(table: object) -> pa.Table:
     Raises
     ------
     SchemaError
-        If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame.
+        If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame; or columns differ in
+        length.
     """
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
     if isinstance(table, Mapping):
-        return pa.table({str(name): _as_column(values) for name, values in table.items()})
+        return _join_columns({str(name): values for name, values in table.items()})
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        return pa.table({str(name): _as_column(table[name]) for name in table.columns})
+        return _join_columns({str(name): table[name] for name in table.columns})
     raise SchemaError(
         f"table is a {type(table).__name__}; expected an Arrow table, a mapping of columns or a pandas frame"
     )
 
 
+def _join_columns(columns: Mapping[str, Any]) -> pa.Table:
+    arrays = {name: _as_column(values) for name, values in columns.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise SchemaError(f"columns differ in length: {lengths}; give one value per row")
+    return pa.table(arrays)
+
+
 def _as_column(values: Any) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         # a column of mixed types: levels are texts in the end
         return pa.array(
             [None if value is None else as_text(value) for value in values], pa.string()

@@ -79,9 +79,10 @@ class Variable:
                     f"variable {self.name!r} has {len(self.edges)} edges for {n} levels; "
                     "interior edges are one fewer than the levels"
                 )
-            if not all(a < b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+            rising = all(a < b for a, b in zip(self.edges, self.edges[1:], strict=False))
+            if not rising or not all(map(math.isfinite, self.edges)):
                 raise SchemaError(
-                    f"variable {self.name!r} has edges that do not increase: {self.edges}"
+                    f"variable {self.name!r} has edges that do not increase or are not finite: {self.edges}"
                 )
         keys = [self._key(level) for level in self.levels]
         if len(set(keys)) < n:
@@ -96,12 +97,12 @@ class Variable:
     @cached_property
     def is_numeric(self) -> bool:
         """Whether every level reads as a number, so that 5, "5" and "5.0" are one level."""
-        numbers = [_number(level) for level in self.levels]
+        numbers = [read_number(level) for level in self.levels]
         return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
 
     def _key(self, text: str) -> str:
-        if self.edges is None and self.is_numeric:
-            number = _number(text)
+        if self.edges is not None or self.is_numeric:
+            number = read_number(text)
             if number is not None:
                 return repr(number)
         return text.strip()
@@ -118,13 +119,13 @@ class Variable:
         Parameters
         ----------
         value
-            Text, bytes in UTF-8, a number, a boolean or None.
+            Text, bytes in UTF-8, a number, a boolean or None; for a continuous variable also the label of a bin.
 
         Returns
         -------
         A code in [0, cardinality), or MISSING, UNKNOWN or UNDECODABLE.
         """
-        if value is None:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
         if isinstance(value, bytes):
             try:
@@ -135,9 +136,9 @@ class Variable:
         code = self._codes.get(self._key(text), UNKNOWN)
         if self.edges is None or code == MISSING:
             return code
-        number = _number(text)
+        number = read_number(text)
         if number is None:
-            return UNKNOWN
+            return code
         return int(np.searchsorted(np.asarray(self.edges), number, side="right"))
 
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
@@ -151,9 +152,18 @@ class Variable:
         Returns
         -------
         int16 of shape (n_rows,): codes, MISSING, UNKNOWN or UNDECODABLE.
+
+        Raises
+        ------
+        SchemaError
+            If the column is nested.
         """
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
+        if pa.types.is_nested(column.type):
+            raise SchemaError(
+                f"column {self.name!r} holds {column.type}; a value is a text, a number or a boolean"
+            )
         if self.edges is not None and (
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         ):
@@ -168,12 +178,16 @@ class Variable:
         return codes
 
     def _encode_numbers(self, column: pa.Array) -> IntArray:
-        numbers = column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
+        # unsafe lets integers beyond 2**53 round: they still fall in their bin
+        numbers = (
+            column.cast(pa.float64(), safe=False).fill_null(math.nan).to_numpy(zero_copy_only=False)
+        )
         codes: IntArray = np.searchsorted(np.asarray(self.edges), numbers, side="right").astype(
             np.int16
         )
+        codes[np.isinf(numbers)] = UNKNOWN
         codes[np.isnan(numbers)] = MISSING
-        coded = [number for text in self.missing if (number := _number(text)) is not None]
+        coded = [number for text in self.missing if (number := read_number(text)) is not None]
         codes[np.isin(numbers, coded)] = MISSING
         return codes
 
@@ -211,6 +225,8 @@ class Variable:
         SchemaError
             If a field is missing, unknown or of another type.
         """
+        if not isinstance(data, Mapping):
+            raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
         known = {"name", "levels", "values", "edges", "missing"}
         if unknown := sorted(set(data) - known):
             raise SchemaError(
@@ -237,7 +253,11 @@ def as_text(value: object) -> str:
     return str(value)
 
 
-def _number(text: str) -> float | None:
+def read_number(text: str) -> float | None:
+    """Finite number that a text stands for, or None."""
+    if "_" in text:
+        # Python reads "18_24" as 1824
+        return None
     try:
         number = float(text)
     except ValueError:
@@ -249,6 +269,8 @@ def _texts(data: Mapping[str, Any], field: str) -> tuple[str, ...]:
     items = data[field]
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise SchemaError(f"variable {data['name']!r}: {field} is {items!r}, not a list of texts")
+    if wrong := [item for item in items if not isinstance(item, str | int | float)]:
+        raise SchemaError(f"variable {data['name']!r}: {field} has {wrong[0]!r}, which is no text")
     return tuple(as_text(item) for item in items)
 
 
@@ -257,6 +279,8 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
     if items is None:
         return None
     try:
+        if isinstance(items, str):
+            raise TypeError
         return tuple(float(item) for item in items)
     except (TypeError, ValueError):
         raise SchemaError(

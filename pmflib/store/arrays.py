@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,10 +94,32 @@ def read_arrays(
     StoreError
         If there is no readable group, or an array is missing.
     """
-    group = open_group(path)
-    try:
+    with refuse_damage(path):
+        group = open_group(path)
         wanted = sorted(group.array_keys()) if names is None else names
         return {name: group[name][...] for name in wanted}, dict(group.attrs)  # type: ignore[index,misc]
+
+
+def check_kind(path: Path, kind: str) -> None:
+    """Check the attribute ``kind`` of a group.
+
+    Raises
+    ------
+    StoreError
+        If there is no readable group, or it holds something else.
+    """
+    found = read_arrays(path, [])[1].get("kind")
+    if found != kind:
+        raise StoreError(f"{str(path)!r} holds {found!r}, not {kind!r}")
+
+
+@contextmanager
+def refuse_damage(path: Path) -> Iterator[None]:
+    """Turn what Zarr raises on a missing or damaged array of a group into a `StoreError`."""
+    try:
+        yield
+    except StoreError:
+        raise
     except (KeyError, OSError, ValueError, RuntimeError) as error:
         raise StoreError(
             f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"

@@ -117,7 +117,7 @@ class Store:
             )
         except FileNotFoundError:
             return None
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"manifest entry {identity[:12]} is damaged ({error}); delete manifest/{identity}.json to rebuild it"
             ) from error
@@ -194,8 +194,9 @@ class Store:
         """Delete what runs that were killed left in ``tmp/``, and say how many; a live process's work stays."""
         dropped = 0
         for path in (self.root / "tmp").iterdir():
-            pid = path.name.rsplit("-", 2)[-2]
-            if not (pid.isdigit() and _is_alive(int(pid))):
+            _, _, owner = path.name.rpartition("-")[0].rpartition("-")
+            # a name that is not of our making is not ours to delete
+            if owner.isdigit() and not _is_alive(int(owner)):
                 shutil.rmtree(path, ignore_errors=True)
                 dropped += 1
         return dropped
@@ -204,15 +205,19 @@ class Store:
         place = f"{kind}/{digest[:24]}"
         target = self.root / place
         target.parent.mkdir(exist_ok=True)
-        for path in tmp.rglob("*"):
-            if path.is_file():
-                _sync(path)
+        for path in (tmp, *tmp.rglob("*")):
+            _sync(path)
         try:
             os.rename(tmp, target)
         except OSError:
             if not target.is_dir():
                 raise
-            # another run published the same content first: names are digests, so it is ours too
+            # another run published the same content first: names are digests, so it is ours too, unless damaged since
+            if digest_tree(target) != digest:
+                damaged = tmp.with_name(f"damaged-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+                os.rename(target, damaged)
+                os.rename(tmp, target)
+                shutil.rmtree(damaged, ignore_errors=True)
         _sync(target.parent)
         return place
 

@@ -14,7 +14,7 @@ import zarr
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import create_array, open_group, read_arrays
+from pmflib.store.arrays import create_array, open_group, read_arrays, refuse_damage
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
@@ -202,9 +202,15 @@ class SampleWriter:
 
 
 def list_blocks(path: Path) -> list[BlockReference]:
-    """Blocks of a partition, in the order they were written."""
-    table = open_group(path)["blocks"][...]  # type: ignore[index]
-    return [BlockReference(str(path), *map(int, row)) for row in np.asarray(table)]
+    """Blocks of a partition, in the order they were written.
+
+    Raises
+    ------
+    StoreError
+        If the partition is gone or damaged.
+    """
+    arrays, _ = read_arrays(path, ["blocks"])
+    return [BlockReference(str(path), *map(int, row)) for row in arrays["blocks"]]
 
 
 def read_block(reference: BlockReference) -> Block:
@@ -215,13 +221,14 @@ def read_block(reference: BlockReference) -> Block:
     StoreError
         If the partition is gone or damaged.
     """
-    group = open_group(Path(reference.path))
     start, stop = reference.start, reference.stop
-    if group.attrs["layout"] == "dense":
-        return DenseBlock(np.asarray(group["codes"][start:stop]))  # type: ignore[index]
-    ends = np.asarray(group["indptr"][max(start - 1, 0) : stop], np.int64)  # type: ignore[index]
-    indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
-    indices = np.asarray(group["indices"][int(indptr[0]) : int(indptr[-1])])  # type: ignore[index]
+    with refuse_damage(Path(reference.path)):
+        group = open_group(Path(reference.path))
+        if group.attrs["layout"] == "dense":
+            return DenseBlock(np.asarray(group["codes"][start:stop]))  # type: ignore[index]
+        ends = np.asarray(group["indptr"][max(start - 1, 0) : stop], np.int64)  # type: ignore[index]
+        indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
+        indices = np.asarray(group["indices"][int(indptr[0]) : int(indptr[-1])])  # type: ignore[index]
     return SparseBlock(indptr - indptr[0], indices)
 
 
