@@ -55,7 +55,7 @@ def main() -> None:
         print(
             f"{found['rows_in']:>11,} rows in, {found['rows_quarantined']:,} quarantined, {found['samples']:,} samples: "
             f"{found['seconds']:.1f} s, {found['rows_in'] / found['seconds']:,.0f} rows/s, peak "
-            f"{found['peak'] / 2**20:.0f} MiB ({(found['peak'] - floor) / 2**20:+.0f} MiB against 1,000 rows)"
+            f"{found['peak'] / 2**20:.0f} MiB ({(found['peak'] - floor) / 2**20:+.0f} against 1,000 rows)"
         )
 
 

@@ -3,7 +3,8 @@
     python benchmarks/ml100k.py ../shared/data/ml-100k/u.data.gz
 
 takes the movies with at least 100 ratings as variables, hides 20 % of their ratings, runs ``pmf infer``,
-``pmf run`` and ``pmf score --questions`` on the rest, and prints RMSE and MAE next to the global, user and movie averages.
+``pmf run`` and ``pmf score --questions`` on the rest, and prints RMSE and MAE next to the
+global, user and movie averages.
 """
 
 from __future__ import annotations
