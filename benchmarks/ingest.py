@@ -53,9 +53,9 @@ def main() -> None:
         found = measure(n_rows, options.format)
         assert found["rows_in"] == found["rows_encoded"] + found["rows_quarantined"]
         print(
-            f"{found['rows_in']:>11,} rows in, {found['rows_quarantined']:,} quarantined, {found['samples']:,} samples: "
+            f"{found['rows_in']:,} rows in, {found['rows_quarantined']:,} quarantined, {found['samples']:,} samples: "
             f"{found['seconds']:.1f} s, {found['rows_in'] / found['seconds']:,.0f} rows/s, peak "
-            f"{found['peak'] / 2**20:.0f} MiB ({(found['peak'] - floor) / 2**20:+.0f} against 1,000 rows)"
+            f"{found['peak'] / 2**20:.0f} MiB ({(found['peak'] - floor) / 2**20:+.0f} to 1,000 rows)"
         )
 
 

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from tasks.stage import Progress as StageProgress
 from tasks.stage import listen
@@ -76,7 +77,7 @@ class _BarDrawer:
 
 def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """Table of values for a person; numbers are shortened and set to the right."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title, no_wrap=True), title_justify="left")
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")

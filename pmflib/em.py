@@ -274,12 +274,13 @@ def run_em(
     max_passes
         Passes in all, counting those of a checkpoint.
     tol
-        Relative change of the objective below which the loop has converged, at least 0.
+        Relative change of the objective below which the loop has converged, at least 0; with held-out samples, of
+        their log-likelihood.
     validate
         Statistics of held-out samples. With it the held-out log-likelihood is looked at after every pass, the model
-        with the best one is kept, and `tol` does not stop the loop.
+        with the best one is kept, and the loop goes on while it rises.
     patience
-        Passes without a better held-out log-likelihood before stopping.
+        Passes without a rise of the held-out log-likelihood, by more than ``tol`` of its value, before stopping.
     on_pass
         Called with the state after each pass: checkpoints, progress.
 
@@ -308,7 +309,7 @@ def run_em(
         statistics = evaluate(state.prior, state.factors)
         state = _advance(state, statistics, offsets, smoothing, tol if validate is None else None)
         if validate is not None:
-            state = _judge(state, _mean(validate(state.prior, state.factors)), patience)
+            state = _judge(state, _mean(validate(state.prior, state.factors)), tol, patience)
         if on_pass is not None:
             on_pass(state)
     return state
@@ -341,13 +342,22 @@ def _advance(
     )
 
 
-def _judge(state: EMState, held_out: float, patience: int) -> EMState:
+def _judge(state: EMState, held_out: float, tol: float, patience: int) -> EMState:
     """Note the held-out log-likelihood of the model, and keep the model if it is the best so far."""
     better = held_out > max(state.held_out)
     state = replace(state, held_out=(*state.held_out, held_out))
     if better:
-        return replace(state, best_prior=state.prior, best_factors=state.factors)
-    return replace(state, converged=len(state.held_out) - 1 - state.best_pass >= patience)
+        state = replace(state, best_prior=state.prior, best_factors=state.factors)
+    return replace(state, converged=_count_stale(state.held_out, tol) >= patience)
+
+
+def _count_stale(held_out: Sequence[float], tol: float) -> int:
+    """Passes since the held-out log-likelihood last rose by more than a share of its value."""
+    risen, level = 0, held_out[0]
+    for passes, value in enumerate(held_out):
+        if value > level + tol * abs(level):
+            risen, level = passes, value
+    return len(held_out) - 1 - risen
 
 
 def _mean(statistics: EMStatistics) -> float:

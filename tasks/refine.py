@@ -116,6 +116,7 @@ def _write(
             patience=em.patience,
             on_pass=_keep_and_report(work / "state.npz", em.max_passes),
         )
+    report("refine", state.n_passes, state.n_passes, f"done after {state.n_passes} passes")
     with warnings.catch_warnings():
         # a limit of passes is an option of the pipeline: the summary says whether it was met
         warnings.simplefilter("ignore", ConvergenceWarning)
