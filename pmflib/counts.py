@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock
+from pmflib.blocks import Block, DenseBlock, SparseBlock
+from pmflib.counting_plan import choose_method
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -283,13 +284,32 @@ def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
         int64 of shape (n_variables + 1,).
     table
         int64 of shape (n_levels, n_levels); its upper triangle grows.
-    """
-    from pmflib.kernels.pairs import add_dense, add_sparse  # numba loads on first use
 
-    if isinstance(block, DenseBlock):
-        add_dense(block.codes, offsets, table)
+    Notes
+    -----
+    The kernel is chosen by `pmflib.counting_plan`. Memory beyond the block: at most 2 KiB a level and half a table.
+    """
+    # numba loads on first use
+    from pmflib.kernels.pairs import add_dense, add_sparse
+
+    method = choose_method(block, offsets)
+    if isinstance(block, SparseBlock):
+        if method == "tiles":
+            from pmflib.kernels.tiles import add_tiles
+
+            add_tiles(block.indptr, block.indices, offsets, table)
+        else:
+            add_sparse(block.indptr, block.indices, table)
+    elif method == "planes":
+        from pmflib.kernels.planes import add_planes
+
+        add_planes(block.codes, offsets, table)
+    elif method == "tiles":
+        from pmflib.kernels.held import add_held
+
+        add_held(block.codes, offsets, table)
     else:
-        add_sparse(block.indptr, block.indices, table)
+        add_dense(block.codes, offsets, table)
 
 
 def count_pairs(
@@ -335,7 +355,7 @@ def count_pairs(
     total = PairCounts.zero(schema, n_folds)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)
     for fold in range(n_folds):
-        mine = codes[folds == fold]
+        mine = codes[folds == fold] if n_folds > 1 else codes
         add_block(DenseBlock(mine), schema.offsets, total.tables[fold])
         total.n_rows[fold] = mine.shape[0]
     return total

@@ -23,7 +23,7 @@ from pmflib.kernels.vectors import (
 )
 
 CHUNK_ROWS = 16_384
-"""Rows whose planes, 2 KiB each, are in the cache of a core at once; more where there are few planes."""
+"""Rows whose planes, 2 KiB each, are in the cache of a core at once."""
 MAX_ROWS = 1 << 28
 """Rows that 32-bit sums hold, with room for twice a sum."""
 CACHED_PLANES = 256
@@ -37,7 +37,9 @@ def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-unty
     """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
     for k in range(n_strips):
-        turn_strip(codes, start + k * STRIP_ROWS * stride, stride, strips[k * size : (k + 1) * size])
+        turn_strip(
+            codes, start + k * STRIP_ROWS * stride, stride, strips[k * size : (k + 1) * size]
+        )
 
 
 @njit(nogil=True)
@@ -114,6 +116,11 @@ def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-unt
                         sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
 
 
+def choose_chunk_rows(n_levels: int) -> int:
+    """Rows packed before their planes are multiplied: more where few planes leave room in the cache."""
+    return CHUNK_ROWS * max(1, min(4, CACHED_PLANES // n_levels))
+
+
 def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
     """Add the pairs of a dense block, to the same result as `pmflib.kernels.pairs.add_dense`.
 
@@ -136,7 +143,7 @@ def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
 
 def _add_rows(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
     n_levels = int(offsets[-1])
-    chunk_rows = CHUNK_ROWS * max(1, min(4, CACHED_PLANES // n_levels))
+    chunk_rows = choose_chunk_rows(n_levels)
     n_words = -(-min(chunk_rows, len(codes)) // GROUP_ROWS) * LANES
     planes = np.zeros((n_levels + 1, n_words), np.uint64)
     owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
@@ -166,7 +173,7 @@ def _pack_chunk(chunk: IntArray, offsets: IntArray, planes: npt.NDArray[np.uint6
         edge = np.full((n_edge, width), -1, chunk.dtype)
         edge[: n_rows - n_safe, :n_variables] = chunk[n_safe:]
         pack_planes(edge.reshape(-1), n_edge, width, offsets, planes, n_safe // STRIP_ROWS)
-    return -(-n_rows // GROUP_ROWS) * LANES
+    return int(-(-n_rows // GROUP_ROWS) * LANES)
 
 
 def _resolve(

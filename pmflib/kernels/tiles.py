@@ -5,6 +5,8 @@ cannot overflow in ``TILE_ROWS`` rows. A narrow table is a single tile. There sh
 so that the processor foresees where each loop ends: its wrong guesses would cost more than the counting.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
@@ -26,10 +28,9 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
     indptr: int64 (n_rows + 1,). limits: int64 (longest + 2,), overwritten: rows of a length come at
     ``limits[length]:limits[length + 1]``. starts: uint32 (n_rows,), overwritten: where each row starts.
     """
-    n_rows = np.uint64(starts.size)
     # histograms of four interleaved parts: a count need not wait for the one before
     places = np.zeros(4 * limits.size, np.int64)
-    for row in range(n_rows):
+    for row in range(np.uint64(starts.size)):
         length = np.uint64(indptr[row + np.uint64(1)] - indptr[row])
         places[np.uint64(4) * length + (row & np.uint64(3))] += 1
     total = 0
@@ -39,11 +40,12 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
         size = places[k]
         places[k] = total
         total += size
-    for row in range(n_rows):
+    for row in range(np.uint64(starts.size)):
         start = indptr[row]
-        k = np.uint64(4) * np.uint64(indptr[row + np.uint64(1)] - start) + (row & np.uint64(3))
-        starts[np.uint64(places[k])] = start
-        places[k] += 1
+        length = np.uint64(indptr[row + np.uint64(1)] - start)
+        part = np.uint64(4) * length + (row & np.uint64(3))
+        starts[np.uint64(places[part])] = start
+        places[part] += 1
 
 
 @njit(nogil=True)
@@ -93,9 +95,7 @@ def fill_tile(indices, cuts, left, right, edges, tile):  # type: ignore[no-untyp
         begin, stop = np.uint64(cuts[row, right]), np.uint64(cuts[row, right + 1])
         for i in range(np.uint64(cuts[row, left]), np.uint64(cuts[row, left + 1])):
             line = np.uint64(indices[i]) * width - corner
-            if left == right:
-                begin = i
-            for j in range(begin, stop):
+            for j in range(i if left == right else begin, stop):
                 flat[line + np.uint64(indices[j])] += np.uint16(1)
 
 
@@ -145,7 +145,7 @@ def _add_groups(
 ) -> None:
     cuts = np.empty((indptr.size - 1, edges.size), np.uint32)
     cut_rows(indptr, indices, edges, cuts)
-    groups = [slice(*pair) for pair in zip(edges[:-1], edges[1:], strict=True)]
+    groups = [slice(*pair) for pair in pairwise(edges)]
     for left, rows in enumerate(groups):
         for right, columns in enumerate(groups[left:], left):
             shape = rows.stop - rows.start, columns.stop - columns.start

@@ -6,7 +6,7 @@ instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; 
 speed, because it caps vectors at 256 bits and keeps counting results in memory.
 
 Array arguments are contiguous, positions count elements, and no bounds are checked. What breaks when numba or
-LLVM change is caught by `pmflib.kernels.planes.compiles`, and the plain scatter takes over.
+LLVM change is caught by `pmflib.counting_plan.vector_code_works`, and the plain scatter takes over.
 """
 
 from typing import Any
@@ -37,12 +37,12 @@ def _at(builder: Any, data: Any, position: Any, kind: Any) -> Any:
     return builder.bitcast(builder.gep(data, [position]), kind.as_pointer())
 
 
-def _shuffle(builder: Any, left: Any, right: Any, places: list[int]) -> Any:
+def _shuffle(builder: Any, pair: Any, places: list[int]) -> Any:
     pattern = ir.Constant(ir.VectorType(I32, len(places)), places)
-    return builder.shuffle_vector(left, right, pattern)
+    return builder.shuffle_vector(*pair, pattern)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def turn_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-def]
     """Transpose 64 rows of 16 codes: ``strip[64 * j + r] = codes[start + stride * r + j]``.
 
@@ -67,8 +67,8 @@ def turn_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-
         rows = []
         for row in range(size):
             quarters = [load(row + size * group) for group in range(4)]
-            halves = [_shuffle(builder, *quarters[k : k + 2], list(range(2 * size))) for k in (0, 2)]
-            rows.append(_shuffle(builder, *halves, list(range(4 * size))))
+            halves = [_shuffle(builder, quarters[k : k + 2], list(range(2 * size))) for k in (0, 2)]
+            rows.append(_shuffle(builder, halves, list(range(4 * size))))
         groups = range(0, STRIP_ROWS, size)
         low, high = (
             [g + k + side for g in groups for k in half for side in (0, STRIP_ROWS)]
@@ -76,7 +76,7 @@ def turn_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-
         )
         for _ in range(4):
             pairs = [(rows[k], rows[k + size // 2]) for k in range(size // 2)]
-            rows = [_shuffle(builder, *pair, half) for pair in pairs for half in (low, high)]
+            rows = [_shuffle(builder, pair, half) for pair in pairs for half in (low, high)]
         for j, row in enumerate(rows):
             place = ir.Constant(I64, STRIP_ROWS * j)
             builder.store(row, _at(builder, target, place, row.type), align=width)
@@ -86,7 +86,7 @@ def turn_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-
 
 
 def _compare(operator: str) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def compare(typing, strip, position, level):  # type: ignore[no-untyped-def]
         signature = types.uint64(strip, types.intp, strip.dtype)
 
@@ -96,7 +96,7 @@ def _compare(operator: str) -> Any:
             kind = ir.VectorType(level.type, STRIP_ROWS)
             codes = builder.load(_at(builder, data, position, kind), align=level.type.width // 8)
             first = builder.insert_element(ir.Constant(kind, ir.Undefined), level, I32(0))
-            levels = _shuffle(builder, first, first, [0] * STRIP_ROWS)
+            levels = _shuffle(builder, (first, first), [0] * STRIP_ROWS)
             return builder.bitcast(builder.icmp_signed(operator, codes, levels), I64)
 
         return signature, generate
@@ -110,7 +110,7 @@ mask_least = _compare(">=")
 """``mask_least(strip, position, level)``: the same for ``>=``."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def count_ones(typing, word):  # type: ignore[no-untyped-def]
     """Number of ones in a uint64."""
 
@@ -120,7 +120,7 @@ def count_ones(typing, word):  # type: ignore[no-untyped-def]
     return types.int64(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore[no-untyped-def]
     """Count the rows that hold both, for 4 x 4 pairs of planes over words [begin, end), in vectors of 8.
 
@@ -143,7 +143,9 @@ def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore
             [builder.gep(planes, [builder.load(builder.gep(side, [I64(k)]))]) for k in range(TILE)]
             for side in (left, right)
         ]
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(WORDS, None)) for _ in range(TILE**2)]
+        sums = [
+            cgutils.alloca_once_value(builder, ir.Constant(WORDS, None)) for _ in range(TILE**2)
+        ]
         with cgutils.for_range_slice(builder, begin, end, I64(LANES), I64) as (word, _):
             words = [
                 [builder.load(_at(builder, plane, word, WORDS), align=8) for plane in side]
@@ -157,7 +159,7 @@ def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore
         while len(totals) > TILE**2 // LANES:
             halves = [list(range(first, 2 * LANES, 2)) for first in (0, 1)]
             totals = [
-                builder.add(*(_shuffle(builder, *totals[k : k + 2], half) for half in halves))
+                builder.add(*(_shuffle(builder, totals[k : k + 2], half) for half in halves))
                 for k in range(0, len(totals), 2)
             ]
         for k, total in enumerate(totals):
