@@ -24,6 +24,8 @@ from pmflib.blocks import Block, DenseBlock, SparseBlock
 
 Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
+TILE_ROWS = 65_535
+"""Rows that the tiles count between two visits to the table."""
 SAMPLED_ROWS = 512
 """Rows looked at to see how much is observed."""
 CACHED_TABLE = 1 << 20
@@ -95,16 +97,18 @@ def estimate_costs(work: CountingWork) -> dict[Method, float]:
     slower, which moves the border to the scatters but seldom the choice.
     """
     table = float(work.n_levels) ** 2
-    visit = 0.9 if 8 * table <= CACHED_TABLE else 3.0
+    visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
+    # blocks of a group share visits to the table
+    sweep = 2 * table * min(1.0, 2 * work.n_rows / TILE_ROWS)
     look = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
     costs: dict[Method, float] = {"scatter": work.n_rows * (look + visit * work.n_pairs)}
     n_groups = 1 + work.n_levels // 1024
     tiles = 8 + (0.7 + 0.3 * n_groups) * work.n_pairs
     if work.sparse:
-        costs["tiles"] = work.n_rows * tiles + table
+        costs["tiles"] = work.n_rows * tiles + sweep
     elif work.n_planes is not None:
         find = 20 + 0.3 * work.n_variables + 2 * work.n_held
-        costs["tiles"] = work.n_rows * (find + tiles) + table
+        costs["tiles"] = work.n_rows * (find + tiles) + sweep
         products = 0.0006 * work.n_planes**2
         costs["planes"] = work.n_rows * (0.04 * work.n_levels + products) + table
     return costs

@@ -4,7 +4,6 @@ import numpy as np
 from numba import njit
 
 from pmflib.arrays import IntArray
-from pmflib.kernels.tiles import TILE_ROWS, add_tiles
 from pmflib.kernels.vectors import STRIP_ROWS, count_ones, mask_least
 
 WORD = STRIP_ROWS
@@ -83,15 +82,3 @@ def find_held(codes: IntArray, offsets: IntArray) -> tuple[IntArray, IntArray]:
     for flat, stride, first_row, stop_row in parts:
         write_held(flat, stride, offsets, indptr, indices, first_row, stop_row)
     return indptr, indices
-
-
-def add_held(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a dense block where little is observed; parameters as for `pmflib.kernels.planes.add_planes`.
-
-    Notes
-    -----
-    Memory: as `add_tiles`, and 4 bytes for each observed cell of ``TILE_ROWS`` rows.
-    """
-    for start in range(0, len(codes), TILE_ROWS):
-        chunk = np.ascontiguousarray(codes[start : start + TILE_ROWS])
-        add_tiles(*find_held(chunk, offsets), offsets, table)

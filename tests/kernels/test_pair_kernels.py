@@ -11,7 +11,7 @@ from slow_pairs import count_slowly, draw_codes
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.kernels import planes, tiles
-from pmflib.kernels.held import add_held, find_held
+from pmflib.kernels.held import find_held
 from pmflib.kernels.pairs import add_dense, add_sparse
 from pmflib.kernels.planes import add_planes
 from pmflib.kernels.tiles import add_tiles
@@ -29,12 +29,16 @@ def tile_sparse(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
     add_tiles(block.indptr, block.indices, offsets, table)
 
 
+def tile_dense(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
+    add_tiles(*find_held(np.ascontiguousarray(codes), offsets), offsets, table)
+
+
 COUNTS: dict[str, Count] = {
     "dense scatter": add_dense,
     "sparse scatter": scatter_sparse,
     "planes": add_planes,
     "tiles": tile_sparse,
-    "tiles of dense": add_held,
+    "tiles of dense": tile_dense,
 }
 
 
@@ -53,7 +57,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planes, "choose_chunk_rows", lambda n_levels: 512)
     monkeypatch.setattr(planes, "MAX_ROWS", 1100)
     monkeypatch.setattr(tiles, "TILE_ROWS", 130)
-    monkeypatch.setattr("pmflib.kernels.held.TILE_ROWS", 70)
     monkeypatch.setattr(tiles, "TILE_LEVELS", 9)
 
 

@@ -12,9 +12,13 @@ REPOSITORY = Path(__file__).parents[2]
 
 COUNT = """
 import numpy as np
-from pmflib.kernels.held import add_held
+from pmflib.kernels.held import find_held
 from pmflib.kernels.pairs import add_dense
 from pmflib.kernels.planes import add_planes, multiply_planes
+from pmflib.kernels.tiles import add_tiles
+
+def add_held(codes, offsets, table):
+    add_tiles(*find_held(codes, offsets), offsets, table)
 
 rng = np.random.default_rng(0)
 offsets = np.array([0, 3, 5, 12, 16, 17], np.int64)
