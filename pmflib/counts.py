@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
-from pmflib.counting_plan import TILE_ROWS, Method, choose_method
+from pmflib.counting_plan import TILE_ROWS, choose_method, estimate_costs, measure_work
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -22,6 +23,9 @@ from pmflib.store.arrays import (
     refuse_damage,
     write_arrays,
 )
+
+if TYPE_CHECKING:
+    from pmflib.kernels.planes import PlaneCounter
 
 DEFAULT_FOLDS = 16
 KIND = "pair counts"
@@ -295,7 +299,7 @@ def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
 
 
 def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of several blocks to a table, in place: the same as one by one, faster where the table is wide.
+    """Add the pairs of several blocks to a table, in place: the same as one by one, and faster.
 
     Parameters
     ----------
@@ -308,21 +312,42 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
     -----
     Level indices of several blocks, at most ``JOINED_BYTES`` of them, wait for one visit to the table.
     """
+    counter: PlaneCounter | None = None
     waiting: list[SparseBlock] = []
     for block in blocks:
         method = choose_method(block, offsets)
-        if method != "tiles":
-            _add_alone(block, method, offsets, table)
-            continue
-        sparse = _to_sparse(block, offsets)
-        n_rows = sum(part.n_rows for part in waiting) + sparse.n_rows
-        n_bytes = sum(part.nbytes for part in waiting) + sparse.nbytes
-        if waiting and (n_rows > TILE_ROWS or n_bytes > JOINED_BYTES):
-            _add_waiting(waiting, offsets, table)
-            waiting = []
-        waiting.append(sparse)
+        if method == "scatter":
+            _scatter(block, offsets, table)
+        elif method == "planes":
+            counter = counter or _make_counter(offsets)
+            counter.add(block.to_codes(offsets), table)
+        else:
+            sparse = _to_sparse(block, offsets)
+            n_rows = sum(part.n_rows for part in waiting) + sparse.n_rows
+            n_bytes = sum(part.nbytes for part in waiting) + sparse.nbytes
+            if waiting and (n_rows > TILE_ROWS or n_bytes > JOINED_BYTES):
+                _add_waiting(waiting, offsets, table)
+                waiting = []
+            waiting.append(sparse)
+    if counter:
+        counter.flush(table)
     if waiting:
         _add_waiting(waiting, offsets, table)
+
+
+def _make_counter(offsets: IntArray) -> PlaneCounter:
+    from pmflib.kernels.planes import PlaneCounter  # numba loads on first use
+
+    return PlaneCounter(offsets)
+
+
+def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:
+    from pmflib.kernels.pairs import add_dense, add_sparse
+
+    if isinstance(block, SparseBlock):
+        add_sparse(block.indptr, block.indices, table)
+    else:
+        add_dense(block.codes, offsets, table)
 
 
 def _to_sparse(block: Block, offsets: IntArray) -> SparseBlock:
@@ -334,27 +359,17 @@ def _to_sparse(block: Block, offsets: IntArray) -> SparseBlock:
 
 
 def _add_waiting(waiting: list[SparseBlock], offsets: IntArray, table: IntArray) -> None:
-    from pmflib.kernels.tiles import add_tiles
-
-    joined = concatenate_blocks(waiting, offsets) if len(waiting) > 1 else waiting[0]
-    joined = joined.to_sparse(offsets)
-    add_tiles(joined.indptr, joined.indices, offsets, table)
-
-
-def _add_alone(block: Block, method: Method, offsets: IntArray, table: IntArray) -> None:
-    # numba loads on first use
-    if isinstance(block, SparseBlock):
-        from pmflib.kernels.pairs import add_sparse
-
-        add_sparse(block.indptr, block.indices, table)
-    elif method == "planes":
-        from pmflib.kernels.planes import add_planes
-
-        add_planes(block.codes, offsets, table)
+    joined = waiting[0]
+    if len(waiting) > 1:
+        joined = concatenate_blocks(waiting, offsets).to_sparse(offsets)
+    costs = estimate_costs(measure_work(joined, offsets))
+    if costs["scatter"] < costs["tiles"]:
+        # too few came to be worth a visit to the whole table
+        _scatter(joined, offsets, table)
     else:
-        from pmflib.kernels.pairs import add_dense
+        from pmflib.kernels.tiles import add_tiles
 
-        add_dense(block.codes, offsets, table)
+        add_tiles(joined.indptr, joined.indices, offsets, table)
 
 
 def count_pairs(

@@ -120,8 +120,10 @@ def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: Int
     n_levels = len(table)
     edges = np.linspace(0, n_levels, -(-n_levels // TILE_LEVELS) + 1).astype(np.int64)
     tile = np.empty(int(np.diff(edges).max(initial=0)) ** 2, np.uint16)
-    for start in range(0, indptr.size - 1, TILE_ROWS):
-        chunk = indptr[start : start + TILE_ROWS + 1]
+    n_rows = indptr.size - 1
+    step = max(1, -(-n_rows // max(1, -(-n_rows // TILE_ROWS))))
+    for start in range(0, n_rows, step):
+        chunk = indptr[start : start + step + 1]
         inside = indices[chunk[0] : chunk[-1]]
         chunk = chunk - chunk[0]
         if edges.size == 2 and inside.size < SHORT_ROW * (chunk.size - 1):
