@@ -8,6 +8,7 @@ import pytest
 from pmflib import counting_plan
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
+from pmflib.counting import add_block, add_blocks
 from pmflib.counting_plan import (
     COMPILE_NS,
     CountingWork,
@@ -16,7 +17,6 @@ from pmflib.counting_plan import (
     measure_work,
     vector_code_works,
 )
-from pmflib.counts import add_block, add_blocks
 from pmflib.kernels.pairs import add_dense
 
 
@@ -92,7 +92,7 @@ def test_add_blocks__few_rows_never_sweep_a_wide_table(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("no_compile_time")
 @pytest.mark.parametrize("joined_bytes", [1, 1 << 30])
 def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes: int) -> None:
-    monkeypatch.setattr("pmflib.counts.JOINED_BYTES", joined_bytes)
+    monkeypatch.setattr("pmflib.counting.JOINED_BYTES", joined_bytes)
     full, offsets = make_block(4000, 60, 1.0)
     thin, _ = make_block(6000, 60, 0.05)
     blocks = [
