@@ -193,8 +193,11 @@ class PlaneCounter:
         sums[lasts] = 2 * sums[lasts] - np.add.reduceat(sums, firsts, axis=0)
         singles[lasts] = 2 * singles[lasts] - np.add.reduceat(singles, firsts)
         table[np.diag_indices_from(table)] += singles
-        for first, stop in zip(firsts, self.offsets[1:], strict=True):
-            table[first:stop, stop:] += sums[first:stop, stop:]
+        owners = self._owners[:-1]
+        for start in range(0, len(sums), CACHED_PLANES):
+            rows = slice(start, start + CACHED_PLANES)
+            sums[rows] *= owners[rows, None] < owners  # pairs within a variable: see singles
+            table[rows] += sums[rows]
         self.n_rows = 0
         self._sums[...] = 0
         singles[...] = 0
