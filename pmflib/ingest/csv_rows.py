@@ -17,7 +17,7 @@ from pmflib.errors import SourceError
 from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, open_source
 
-CSV_BYTES = 4 << 20
+CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""

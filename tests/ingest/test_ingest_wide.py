@@ -135,10 +135,7 @@ def test_encode_wide__same_samples_from_every_format(tmp_path):
 
 
 def test_encode_wide__what_does_not_fit(tmp_path):
-    content = (
-        b"a,b\nyes,1\nmaybe,2\nno\nno,\xff\n\xff\xfe,9\nno,9\n,,,\n"
-        b'"x,""\ny",1\nno,3\n'
-    )
+    content = b'a,b\nyes,1\nmaybe,2\nno\nno,\xff\n\xff\xfe,9\nno,9\n,,,\n"x,""\ny",1\nno,3\n'
     summary, codes, quarantined = encode(tmp_path, content)
     assert codes == {1: [1, 0], 9: [0, 2]}
     assert [(q["row"], q["reason"], q["column"], q["raw"]) for q in quarantined] == [
@@ -244,9 +241,7 @@ def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_rows, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("dirty")
-        summary, codes, quarantined = encode(
-            folder, b"a,b\n" + b"\n".join(lines), policy=policy
-        )
+        summary, codes, quarantined = encode(folder, b"a,b\n" + b"\n".join(lines), policy=policy)
     rows = [line for line in lines if line]
     assert summary["rows_in"] == len(rows)
     outcome = {row: "encoded" for row in codes} | {q["row"]: q["reason"] for q in quarantined}
