@@ -147,13 +147,20 @@ def test_infer__draws_up_a_schema_that_encodes_its_table():
     }
     schema = Schema.infer(table, max_levels=3, bins=2)
     assert schema.cardinalities.tolist() == [2, 3, 2, 2]
-    assert schema.encode(table).tolist() == [[1, 2, 0, 0], [0, 0, 0, 1], [0, 1, 1, 0], [-1, 2, 1, 0]]
+    assert schema.encode(table).tolist() == [
+        [1, 2, 0, 0],
+        [0, 0, 0, 1],
+        [0, 1, 1, 0],
+        [-1, 2, 1, 0],
+    ]
 
 
 def test_infer__column_that_cannot_be_a_variable():
     with pytest.raises(SchemaError, match="column 'a' is left out: no value was seen"):
         Schema.infer({"a": [None, ""]})
-    with pytest.raises(SchemaError, match="column 'id' is left out: 3 distinct texts.*max_levels=2"):
+    with pytest.raises(
+        SchemaError, match="column 'id' is left out: 3 distinct texts.*max_levels=2"
+    ):
         Schema.infer({"id": ["x", "y", "z"]}, max_levels=2)
 
 
