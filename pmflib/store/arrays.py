@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-import zarr.codecs
-import zarr.errors
 
 from pmflib.errors import StoreError
+
+if TYPE_CHECKING:
+    # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
+    import zarr
 
 Array = npt.NDArray[Any]
 
@@ -37,11 +38,18 @@ def write_arrays(
     attributes
         Plain JSON types, kept as the group's attributes.
     """
-    group = zarr.create_group(path, attributes=dict(attributes))
+    group = create_group(path, attributes)
     for name, (values, dims) in arrays.items():
         created = create_array(group, name, values.shape, values.dtype, dims)
         if values.size:
             created[...] = values
+
+
+def create_group(path: Path, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Create a group with attributes, plain JSON types; the folder must not exist."""
+    import zarr
+
+    return zarr.create_group(path, attributes=dict(attributes))
 
 
 def create_array(
@@ -68,6 +76,8 @@ def create_array(
     -------
     The Zarr array.
     """
+    from zarr.codecs import ZstdCodec
+
     dtype = np.dtype(dtype)
     row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize)
     if chunk_rows is None:
@@ -78,7 +88,7 @@ def create_array(
         dtype=dtype,
         chunks=(max(1, chunk_rows), *(max(1, n) for n in shape[1:])),
         # level 1 was both the smallest and the fastest of zstd on codes
-        compressors=zarr.codecs.ZstdCodec(level=1),
+        compressors=ZstdCodec(level=1),
         fill_value=0,
         dimension_names=tuple(dims),
     )
@@ -134,11 +144,9 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     StoreError
         If there is no Zarr group at the path.
     """
+    import zarr
+
     try:
         return zarr.open_group(path, mode=mode)
-    except (
-        FileNotFoundError,
-        zarr.errors.GroupNotFoundError,
-        zarr.errors.NodeNotFoundError,
-    ) as error:
+    except FileNotFoundError as error:
         raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it") from error

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import create_array, open_group, read_arrays, refuse_damage
+from pmflib.store.arrays import create_array, create_group, open_group, read_arrays, refuse_damage
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
@@ -95,7 +94,7 @@ class SampleWriter:
             "missing": -1,
             "schema": schema.to_json(),
         }
-        self._group = zarr.create_group(path, attributes={**(attributes or {}), **layout})
+        self._group = create_group(path, {**(attributes or {}), **layout})
         self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
