@@ -15,7 +15,7 @@ from pmflib.ingest import (
     assemble_bucket,
     choose_buckets,
     combine_accounts,
-    csv_rows,
+    csv_feed,
     estimate_csv_bytes,
     find_sources,
     spill_long,
@@ -321,7 +321,7 @@ def test_ingest__dirty_files_equal_the_reference(
     lines = ["u9,m1,1,1", *lines]
     content = "\n".join(["user,item,rating,ts", *lines]).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "CSV_BYTES", block)
+        patch.setattr(csv_feed, "CSV_BYTES", block)
         patch.setattr(spills, "SPILL_BYTES", flush)
         folder = tmp_path_factory.mktemp("dirty")
         policy = SchemaConfig(on_duplicate=keep)
