@@ -81,7 +81,7 @@ def test_em_statistics__what_the_model_rules_out_costs_the_floor():
 
 def test_em_statistics__state_of_no_prior_gets_no_mass():
     codes = make_codes(np.random.default_rng(0), 50, CARDINALITIES)
-    prior, factors = make_model(np.random.default_rng(1), CARDINALITIES, 2)
+    _, factors = make_model(np.random.default_rng(1), CARDINALITIES, 2)
     found = em_statistics(DenseBlock(codes), OFFSETS, *take_logs(np.array([1.0, 0.0]), factors))
     assert found.state_mass[1] < 1e-200
     alone = em_statistics(DenseBlock(codes), OFFSETS, *take_logs(np.ones(1), factors[:, :1]))
@@ -134,7 +134,7 @@ def test_shaped_by__mean_pseudo_count_is_the_strength():
 
 @pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(strength):
-    with pytest.raises(PmfError, match="smoothing is .*; give a pseudo-count of at least 0"):
+    with pytest.raises(PmfError, match=r"smoothing is .*; give a pseudo-count of at least 0"):
         Smoothing.shaped_by(SINGLES, OFFSETS, strength)
 
 

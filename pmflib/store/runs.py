@@ -51,7 +51,7 @@ def read_run(store: Store, name: str) -> tuple[dict[str, Reference], dict[str, A
     try:
         content = json.loads(path.read_text("utf-8"))
         return {k: Reference(**v) for k, v in content["stages"].items()}, content["facts"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"record runs/{name}.json is damaged ({error}); run the pipeline again"
         ) from error
