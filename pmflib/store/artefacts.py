@@ -162,10 +162,12 @@ class Store:
         The manifest entry.
         """
         identity = identify(kind, inputs, options, version)
+        work = self.root / "work" / identity
         if (found := self.find(identity)) is not None:
+            # a run that was killed between the manifest entry and its last line left them
+            shutil.rmtree(work, ignore_errors=True)
             return found
         tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        work = self.root / "work" / identity
         for folder in (tmp, work):
             folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -191,13 +193,21 @@ class Store:
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete what runs that were killed left in ``tmp/``, and say how many; a live process's work stays."""
+        """Delete what runs that were killed were writing, and say how many; a live process's work stays."""
         dropped = 0
-        for path in (self.root / "tmp").iterdir():
+        drafts = [
+            *(self.root / "tmp").iterdir(),
+            *(self.root / "manifest").glob(".*"),
+            *(self.root / "runs").glob(".*"),
+        ]
+        for path in drafts:
             _, _, owner = path.name.rpartition("-")[0].rpartition("-")
             # a name that is not of our making is not ours to delete
             if owner.isdigit() and not _is_alive(int(owner)):
-                shutil.rmtree(path, ignore_errors=True)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
                 dropped += 1
         return dropped
 
@@ -247,10 +257,14 @@ def digest_tree(path: Path) -> str:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
-    tmp = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    tmp.write_bytes(content)
-    _sync(tmp)
-    os.replace(tmp, path)
+    tmp = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    try:
+        tmp.write_bytes(content)
+        _sync(tmp)
+        os.replace(tmp, path)
+    except BaseException:
+        tmp.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
 
 
