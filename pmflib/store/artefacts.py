@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+
+_UNWRITABLE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+}
+
+
+@contextmanager
+def refuse_unwritable(folder: str | Path) -> Iterator[None]:
+    """Turn a full disk and missing permissions into a `StoreError`: trying again would not help."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise StoreError(
+            f"store {str(folder)!r} cannot be written ({error}); make room or mend its permissions there, "
+            "or set store.path to another place, then run again"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -87,12 +113,18 @@ class Store:
     ----------
     root
         The folder; made if absent.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be made; its methods raise one if it cannot be written, with nothing half-published.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        for name in ("manifest", "tmp", "work"):
-            (self.root / name).mkdir(parents=True, exist_ok=True)
+        with refuse_unwritable(self.root):
+            for name in ("manifest", "tmp", "work"):
+                (self.root / name).mkdir(parents=True, exist_ok=True)
 
     def locate(self, reference: Reference) -> Path:
         """Folder of an artefact.
@@ -168,18 +200,18 @@ class Store:
             shutil.rmtree(work, ignore_errors=True)
             return found
         tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        for folder in (tmp, work):
-            folder.mkdir(parents=True, exist_ok=True)
-        try:
-            summary = dict(write(tmp, work))
-            digest = digest_tree(tmp)
-            place = self._publish(tmp, kind, digest)
-        finally:
-            shutil.rmtree(tmp, ignore_errors=True)
-        entry = Entry(
-            Reference(kind, identity, digest, place), dict(inputs), dict(options), version, summary
-        )
-        self._record(entry)
+        with refuse_unwritable(self.root):
+            for folder in (tmp, work):
+                folder.mkdir(parents=True, exist_ok=True)
+            try:
+                summary = dict(write(tmp, work))
+                digest = digest_tree(tmp)
+                place = self._publish(tmp, kind, digest)
+            finally:
+                shutil.rmtree(tmp, ignore_errors=True)
+            reference = Reference(kind, identity, digest, place)
+            entry = Entry(reference, dict(inputs), dict(options), version, summary)
+            self._record(entry)
         shutil.rmtree(work, ignore_errors=True)
         return entry
 
@@ -189,7 +221,8 @@ class Store:
         entry = Entry(
             Reference("source", identity, digest, ""), {}, {"name": name}, 1, dict(summary)
         )
-        self._record(entry)
+        with refuse_unwritable(self.root):
+            self._record(entry)
         return entry
 
     def drop_leftovers(self) -> int:
