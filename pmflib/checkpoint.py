@@ -16,15 +16,15 @@ from pmflib.em import EMState
 from pmflib.store.artefacts import replace_file
 
 
-def save_table(path: Path, table: IntArray) -> None:
+def save_table(path: Path, table: IntArray, n_rows: int) -> None:
     """Save the counts of a fold."""
-    _save(path, {"table": table})
+    _save(path, {"table": table, "n_rows": np.array(n_rows)})
 
 
-def load_table(path: Path) -> IntArray | None:
-    """Read what `save_table` wrote; None if there is none."""
+def load_table(path: Path) -> tuple[IntArray, int] | None:
+    """Read what `save_table` wrote; None if there is none that can be used."""
     arrays = _load(path)
-    return None if arrays is None else arrays["table"]
+    return None if arrays is None else (arrays["table"], int(arrays["n_rows"]))
 
 
 def save_state(path: Path, state: EMState) -> None:
@@ -43,7 +43,7 @@ def save_state(path: Path, state: EMState) -> None:
 
 
 def load_state(path: Path) -> EMState | None:
-    """Read what `save_state` wrote, to the same bits; None if there is none."""
+    """Read what `save_state` wrote, to the same bits; None if there is none that can be used."""
     if (arrays := _load(path)) is None:
         return None
     return EMState(

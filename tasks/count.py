@@ -90,9 +90,10 @@ def _write(
         for fold, mine in blocks.items():
             checkpoint = work / f"fold-{fold}.npz"
             table = np.zeros((schema.n_levels,) * 2, np.int64)
-            if mine:
-                table = _finish_fold(checkpoint, pending.pop(fold, None), partial(start, fold))
             n_mine = sum(block.n_rows for block in mine)
+            if mine:
+                begun = pending.pop(fold, None)
+                table = _finish_fold(checkpoint, n_mine, begun, partial(start, fold))
             writer.write(fold, table, n_mine)
             n_rows += n_mine
             report("count", fold + 1, n_folds, f"{n_rows:,} samples")
@@ -102,15 +103,16 @@ def _write(
 
 def _finish_fold(
     checkpoint: Path,
+    n_rows: int,
     pending: PendingResult[IntArray] | None,
     start: Callable[[], PendingResult[IntArray]],
 ) -> IntArray:
     """Wait for the counts of a fold, and save them; or take them from the checkpoint of a killed run."""
     if pending is None:
-        if (table := load_table(checkpoint)) is not None:
-            return table
+        if (counted := load_table(checkpoint)) is not None:
+            return counted[0]
         # another run of the same work was done first, and took its checkpoints away
         pending = start()
     table = pending.wait()
-    save_table(checkpoint, table)
+    save_table(checkpoint, table, n_rows)
     return table
