@@ -33,7 +33,8 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _UNWRITABLE:
+        elsewhere = error.filename and not Path(error.filename).is_relative_to(folder)
+        if error.errno not in _UNWRITABLE or elsewhere:
             raise
         raise StoreError(
             f"store {str(folder)!r} cannot be written ({error}); make room or mend its permissions there, "
