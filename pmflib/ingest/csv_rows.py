@@ -15,9 +15,9 @@ from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.raw_rows import RawRows, find_columns
-from pmflib.ingest.sources import DAMAGED, Source, open_source
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
-CSV_BYTES = 4 << 20
+CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
@@ -124,6 +124,7 @@ def _parse(
             "is a quotation mark never closed there?"
         ) from error
     except DAMAGED as error:
+        spare_transient(error)
         raise _truncated(source, error) from error
 
 
@@ -148,6 +149,7 @@ def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tupl
     try:
         head = _read_full(stream, HEADER_BYTES)
     except DAMAGED as error:
+        spare_transient(error)
         raise _truncated(source, error) from error
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):

@@ -51,7 +51,7 @@ def spill_long(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
 
     Returns
     -------
@@ -65,6 +65,7 @@ def spill_long(
     ConfigError
         If the source is not laid out long.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _LongEncoder(schema, source_config, policy)
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:

@@ -12,7 +12,7 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.csv_rows import read_csv_rows, read_header
 from pmflib.ingest.raw_rows import RawRows, find_columns
-from pmflib.ingest.sources import DAMAGED, Source, open_source
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
@@ -71,6 +71,7 @@ def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(stream, pre_buffer=False)
     except DAMAGED as error:
+        spare_transient(error)
         raise SourceError(
             f"{source.name}: is no readable Parquet file, or was cut short ({error}); "
             "copy it again, or set source.format"
@@ -95,6 +96,7 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
             try:
                 batch = next(batches, None)
             except DAMAGED as error:
+                spare_transient(error)
                 raise SourceError(
                     f"{source.name}: damaged at or after row {first} ({error}); copy the file again"
                 ) from error

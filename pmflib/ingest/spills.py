@@ -97,11 +97,12 @@ class SpillWriter:
         counts = np.bincount(buckets, minlength=self._n_buckets)
         # a stable sort of 16-bit integers is a radix sort
         order = np.argsort(buckets, kind="stable")
-        rows = pa.concat_batches(self._waiting).take(pa.array(order))
-        self._file.write_batch(rows.replace_schema_metadata(self.metadata))
-        self._cuts.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+        rows = pa.concat_batches(self._waiting)
         self._waiting.clear()
         self._buckets.clear()
+        rows = rows.take(pa.array(order)).replace_schema_metadata(self.metadata)
+        self._file.write_batch(rows)
+        self._cuts.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
 
     def __enter__(self) -> SpillWriter:
         return self

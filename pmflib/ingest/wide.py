@@ -54,7 +54,7 @@ def encode_wide(
     seed
         Made from the file's digest, so that rows of different files are dealt differently.
     folder
-        Existing folder; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
 
     Returns
     -------
@@ -74,6 +74,7 @@ def encode_wide(
             f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
             "to buckets (spill_wide) and assembled (assemble_bucket)"
         )
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _WideEncoder(source, schema, source_config, policy)
     samples = SampleWriter(folder / "samples", schema, sparse=False)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
@@ -104,7 +105,7 @@ def spill_wide(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
 
     Returns
     -------
@@ -120,6 +121,7 @@ def spill_wide(
     """
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _WideEncoder(source, schema, source_config, policy)
     columns = list(dict.fromkeys([*schema.names, source_config.sample]))
     place = columns.index(source_config.sample)
