@@ -33,8 +33,10 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        elsewhere = error.filename and not Path(error.filename).is_relative_to(folder)
-        if error.errno not in _UNWRITABLE or elsewhere:
+        # a source without permission to read it is somebody else's: not in the store, nor on the way to it
+        here, place = Path(folder), Path(error.filename or folder)
+        related = place.is_relative_to(here) or here.is_relative_to(place)
+        if error.errno not in _UNWRITABLE or not related:
             raise
         raise StoreError(
             f"store {str(folder)!r} cannot be written ({error}); make room or mend its permissions there, "
