@@ -14,10 +14,12 @@ from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
 from pmflib.store.arrays import (
+    add_arrays,
     check_kind,
     create_array,
     open_group,
     read_arrays,
+    read_rows,
     refuse_damage,
     write_arrays,
 )
@@ -179,9 +181,9 @@ class PairCounts:
         folds = [fold for fold in range(n_rows.size) if fold not in left_out]
         total = cls.zero(schema, 1)
         with refuse_damage(Path(path)):
-            stored = open_group(Path(path))["counts"]
+            group = open_group(Path(path))
             for fold in folds:
-                total.tables[0] += np.asarray(stored[fold])  # type: ignore[index]
+                total.tables[0] += read_rows(group, "counts", fold, fold + 1)[0]
         total.n_rows[0] = n_rows[folds].sum()
         return total
 
@@ -207,12 +209,7 @@ class CountsWriter:
             "units": "samples",
             "schema": schema.to_json(),
         }
-        arrays = {
-            "samples": (np.zeros(n_folds, np.int64), ("fold",)),
-            "support": (np.zeros((schema.n_variables,) * 2, np.int64), ("variable", "co_variable")),
-            "offsets": (schema.offsets, ("variable_edge",)),
-        }
-        write_arrays(path, arrays, attributes)
+        write_arrays(path, {"offsets": (schema.offsets, ("variable_edge",))}, attributes)
         self.schema = schema
         self._group = open_group(path, mode="a")
         # a fold is a chunk: one writer, and training totals read what they need
@@ -224,10 +221,11 @@ class CountsWriter:
             ("fold", "level", "co_level"),
             chunk_rows=1,
         )
+        self._samples = np.zeros(n_folds, np.int64)
         self._support = np.zeros((schema.n_variables,) * 2, np.int64)
 
     def write(self, fold: int, table: IntArray, n_rows: int) -> None:
-        """Write the counts of a fold.
+        """Write the counts of a fold; each fold must be written, be it with zeros.
 
         Parameters
         ----------
@@ -239,12 +237,17 @@ class CountsWriter:
             Samples counted.
         """
         self._counts[fold] = table
-        self._group["samples"][fold] = n_rows  # type: ignore[index]
+        self._samples[fold] = n_rows
         self._support += sum_by_pair(table, self.schema.offsets)
 
     def close(self) -> None:
-        """Write the supports of the pairs: samples that hold both variables, symmetric."""
-        self._group["support"][...] = self._support + np.triu(self._support, 1).T  # type: ignore[index]
+        """Write the samples of each fold, and the supports of the pairs: samples that hold both variables."""
+        support = self._support + np.triu(self._support, 1).T
+        arrays = {
+            "samples": (self._samples, ("fold",)),
+            "support": (support, ("variable", "co_variable")),
+        }
+        add_arrays(self._group, arrays)
 
 
 def _read_header(path: Path) -> tuple[Schema, IntArray]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, replace_file
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
 
 
 def write_run(
@@ -32,9 +32,10 @@ def write_run(
         "facts": dict(facts),
     }
     folder = store.root / "runs"
-    folder.mkdir(exist_ok=True)
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
-    replace_file(folder / f"{name}.json", text.encode())
+    with refuse_unwritable(store.root):
+        folder.mkdir(exist_ok=True)
+        replace_file(folder / f"{name}.json", text.encode())
 
 
 def read_run(store: Store, name: str) -> tuple[dict[str, Reference], dict[str, Any]] | None:
