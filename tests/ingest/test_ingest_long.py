@@ -23,6 +23,7 @@ from pmflib.ingest import (
 )
 from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.sources import Source
+from pmflib.ingest.spills import BUCKET_BYTES
 from pmflib.schema import Schema, Variable
 from pmflib.store.samples import list_blocks, read_block, read_origins
 
@@ -440,10 +441,9 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
 
 
 def test_choose_buckets__is_a_multiple_of_folds_within_bounds():
-    mib = 1 << 20
     assert choose_buckets(0, 16) == 16
-    assert choose_buckets(16 * 32 * mib, 16) == 16
-    assert choose_buckets(16 * 32 * mib + 1, 16) == 32
+    assert choose_buckets(16 * BUCKET_BYTES, 16) == 16
+    assert choose_buckets(16 * BUCKET_BYTES + 1, 16) == 32
     assert choose_buckets(1 << 50, 16) == 4096
     assert choose_buckets(1 << 50, 15) == 4095
     names = ["a.csv", "a.csv.gz", "a.parquet", "a.tsv.zst"]
