@@ -103,6 +103,14 @@ def test_sample_writer__around_the_size_of_a_block(tmp_path, n_rows):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+def test_sample_writer__what_does_not_fill_a_block_waits_for_more(tmp_path, sparse):
+    codes = make_codes(np.random.default_rng(0), 16, CARDINALITIES)
+    write(tmp_path / "group", codes, np.zeros(16, int), sparse=sparse, cuts=(5, 10), block_rows=4)
+    assert [each.n_rows for each in list_blocks(tmp_path / "group")] == [4, 4, 4, 4]
+    assert np.array_equal(read_codes(tmp_path / "group"), codes)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
 def test_sample_writer__empty_partition(tmp_path, sparse):
     writer = SampleWriter(tmp_path / "group", SCHEMA, sparse=sparse)
     assert writer.close() == {"samples": 0, "observed": 0, "blocks": 0}
