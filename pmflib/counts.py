@@ -28,7 +28,7 @@ DEFAULT_FOLDS = 16
 KIND = "pair counts"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairCounts:
     """How often each pair of levels occurs together, by fold.
 
@@ -124,9 +124,13 @@ class PairCounts:
         Raises
         ------
         SchemaError
-            If a fold is outside [0, n_folds).
+            If a fold is outside [0, n_folds), or named twice.
         """
         wanted = list(folds)
+        if len(set(wanted)) < len(wanted):
+            raise SchemaError(
+                f"folds {wanted} has a fold twice; its samples would be counted twice"
+            )
         if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
             raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
         return PairCounts(self.schema, self.tables[wanted], self.n_rows[wanted])
@@ -296,7 +300,7 @@ def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
 
 
 def count_pairs(
-    codes: IntArray,
+    codes: object,
     cardinalities: IntArray | Sequence[int] | Schema,
     *,
     n_folds: int = DEFAULT_FOLDS,
@@ -306,7 +310,7 @@ def count_pairs(
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables); -1 is missing.
+        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
     cardinalities
         Number of levels of each variable, shape (n_variables,); or a schema.
     n_folds
@@ -334,7 +338,7 @@ def count_pairs(
         if isinstance(cardinalities, Schema)
         else Schema.from_cardinalities(cardinalities)
     )
-    codes = schema.check_codes(np.asarray(codes))
+    codes = schema.encode(codes)
     total = PairCounts.zero(schema, n_folds)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)
     for fold in range(n_folds):

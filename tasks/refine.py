@@ -16,7 +16,7 @@ from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, ru
 from pmflib.errors import ConvergenceWarning
 from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em
-from pmflib.marginals import Marginals
+from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks
 from pmflib.passes import load_group, run_e_step
@@ -97,13 +97,13 @@ def _write(
         store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
     )
     offsets = begun.schema.offsets
-    singles = Marginals.from_counts(total).singles
+    singles = estimate_singles(total)
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
         plan.check(limit)
         spare = (limit - plan.needed) // 2
         validate = None
-        if folds.validation:
+        if any(block.n_rows for block in list_dataset_blocks(store, dataset, folds.validation)):
             validate = _evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8)
         state = run_em(
             _evaluate_on(client, store, dataset, folds.train, offsets, spare),

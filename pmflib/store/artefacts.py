@@ -6,6 +6,8 @@ import errno
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -202,7 +204,7 @@ class Store:
             # a run that was killed between the manifest entry and its last line left them
             shutil.rmtree(work, ignore_errors=True)
             return found
-        tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        tmp = self.root / "tmp" / mark_draft(kind)
         with refuse_unwritable(self.root):
             for folder in (tmp, work):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +231,7 @@ class Store:
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete what runs that were killed were writing, and say how many; a live process's work stays."""
+        """Delete what runs killed on this machine were writing, and say how many; a live process's work stays."""
         dropped = 0
         drafts = [
             *(self.root / "tmp").iterdir(),
@@ -237,9 +239,7 @@ class Store:
             *(self.root / "runs").glob(".*"),
         ]
         for path in drafts:
-            _, _, owner = path.name.rpartition("-")[0].rpartition("-")
-            # a name that is not of our making is not ours to delete
-            if owner.isdigit() and not _is_alive(int(owner)):
+            if _is_abandoned(path.name):
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:
@@ -260,7 +260,7 @@ class Store:
                 raise
             # another run published the same content first: names are digests, so it is ours too, unless damaged since
             if digest_tree(target) != digest:
-                damaged = tmp.with_name(f"damaged-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+                damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
                 shutil.rmtree(damaged, ignore_errors=True)
@@ -293,7 +293,7 @@ def digest_tree(path: Path) -> str:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
-    tmp = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    tmp = path.with_name(mark_draft(f".{path.name}"))
     try:
         tmp.write_bytes(content)
         _sync(tmp)
@@ -312,11 +312,24 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def mark_draft(name: str) -> str:
+    """Name for what is being written, that says who writes it: machine and process, and which draft of theirs."""
+    return f"{name}-{_machine()}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _is_abandoned(name: str) -> bool:
+    """Whether a draft is of a process that has ended; drafts of other machines, and other names, may be in use."""
+    parts = re.fullmatch(r".*-([0-9a-f]{8})\.(\d+)-[0-9a-f]{8}", name)
+    if parts is None or parts[1] != _machine():
         return False
-    except PermissionError:
+    try:
+        os.kill(int(parts[2]), 0)
+    except ProcessLookupError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False

@@ -2,13 +2,14 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, digest_tree, identify, replace_file
+from pmflib.store.artefacts import Reference, Store, digest_tree, identify, mark_draft, replace_file
 
 SOURCE = Reference("source", "i", "d", "")
 
@@ -129,16 +130,18 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
 
 def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
     tmp = store.root / "tmp"
-    live = tmp / f"pair-counts-{os.getpid()}-0123abcd"
-    dead = tmp / "thing-4999999-0123abcd"
-    for folder in (live, dead):
+    live = tmp / mark_draft("pair-counts")
+    dead = tmp / live.name.replace(f".{os.getpid()}-", ".4999999-")
+    elsewhere = tmp / re.sub(r"-[0-9a-f]{8}\.", "-0123abcd.", dead.name)
+    for folder in (live, dead, elsewhere):
         folder.mkdir()
     for foreign in (".DS_Store", "notes-x-y", "README"):
         (tmp / foreign).write_text("")
     assert store.drop_leftovers() == 1
     assert live.exists()
     assert not dead.exists()
-    assert len(list(tmp.iterdir())) == 4
+    assert elsewhere.exists()
+    assert len(list(tmp.iterdir())) == 5
 
 
 def test_find__missing_content_is_built_again(store):
