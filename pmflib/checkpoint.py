@@ -13,8 +13,14 @@ from pmflib.store.artefacts import replace_file
 
 
 def save_table(path: Path, table: IntArray, n_rows: int) -> None:
-    """Save the counts of a fold."""
-    _save(path, {"table": table, "n_rows": np.array(n_rows)})
+    """Save the counts of a fold: the cells that are not zero where these are few, as in wide schemas."""
+    arrays = {"shape": np.array(table.shape), "n_rows": np.array(n_rows)}
+    places = np.flatnonzero(table)
+    if 2 * places.size < table.size:
+        arrays |= {"places": places, "counts": table.flat[places]}
+    else:
+        arrays["table"] = table
+    _save(path, arrays)
 
 
 def load_table(path: Path) -> tuple[IntArray, int] | None:
@@ -22,7 +28,12 @@ def load_table(path: Path) -> tuple[IntArray, int] | None:
     if not path.exists():
         return None
     with np.load(path, allow_pickle=False) as arrays:
-        return arrays["table"], int(arrays["n_rows"])
+        n_rows = int(arrays["n_rows"])
+        if "table" in arrays:
+            return arrays["table"], n_rows
+        table = np.zeros(arrays["shape"], np.int64)
+        table.flat[arrays["places"]] = arrays["counts"]
+        return table, n_rows
 
 
 def save_state(path: Path, state: EMState) -> None:

@@ -19,6 +19,9 @@ from tasks.stage import load_schema, open_store, open_workers, publish_facts, re
 
 VERSION = 1
 
+FOLDS_AHEAD = 4
+"""Folds counted while one is waited for."""
+
 
 @stage(name="count")
 def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
@@ -72,15 +75,22 @@ def _write(
     writer = CountsWriter(folder / "pairs", schema, n_folds)
     with open_workers(config, address) as (client, limit):
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
-        pending = {
-            fold: start_blocks(
-                client, count_group, group_blocks(mine), merge_tables, schema.offsets
-            )
+        waiting = [
+            fold
             for fold, mine in blocks.items()
             if mine and not (work / f"fold-{fold}.npz").exists()
-        }
+        ]
+        pending: dict[int, PendingResult[Any]] = {}
         n_rows = 0
+        report("count", 0, n_folds)
         for fold in range(n_folds):
+            # few folds at a time: a table that waits to be written takes as much memory as one being counted
+            while waiting and len(pending) < FOLDS_AHEAD:
+                ahead = waiting.pop(0)
+                groups = group_blocks(blocks[ahead])
+                pending[ahead] = start_blocks(
+                    client, count_group, groups, merge_tables, schema.offsets
+                )
             n_rows += _finish_fold(writer, fold, pending.pop(fold, None), blocks[fold], work)
             report("count", fold + 1, n_folds, f"{n_rows:,} samples")
     writer.close()
@@ -98,7 +108,9 @@ def _finish_fold(
     checkpoint = work / f"fold-{fold}.npz"
     n_rows = sum(block.n_rows for block in blocks)
     if pending is not None:
-        save_table(checkpoint, pending.wait(), n_rows)
-    if (counted := load_table(checkpoint)) is not None:
+        table = pending.wait()
+        save_table(checkpoint, table, n_rows)
+        writer.write(fold, table, n_rows)
+    elif (counted := load_table(checkpoint)) is not None:
         writer.write(fold, *counted)
     return int(n_rows)
