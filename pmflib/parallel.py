@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -267,6 +268,43 @@ def map_items(
         if on_result is not None:
             on_result(done)
     return client.gather(futures)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def hear_counts(client: Client, on_count: Callable[[int], None]) -> Iterator[str]:
+    """Hear the numbers that functions tell while they run on workers, wherever these are.
+
+    Parameters
+    ----------
+    client
+        Dask client; without one nothing is heard.
+    on_count
+        Called with every number, in a thread of the client.
+
+    Yields
+    ------
+    The topic to give to `tell_count`.
+    """
+    topic = f"pmf-counts-{uuid.uuid4().hex}"
+    if client is None:
+        yield topic
+        return
+    client.subscribe_topic(topic, lambda event: on_count(event[1]))
+    try:
+        yield topic
+    finally:
+        client.unsubscribe_topic(topic)
+
+
+def tell_count(topic: str, count: int) -> None:
+    """Send a number to who hears a topic, from inside a function that a Dask worker runs; else do nothing."""
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    worker.log_event(topic, count)
 
 
 def keep_loaded(client: Client, load: Callable[[T], R], items: Sequence[T]) -> list[Any]:

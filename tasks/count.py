@@ -23,6 +23,9 @@ from tasks.stage import load_schema, open_store, open_workers, publish_facts, re
 
 VERSION = 1
 
+FOLDS_AHEAD = 4
+"""Folds counted while one is waited for."""
+
 
 @stage(name="count")
 def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
@@ -81,24 +84,28 @@ def _write(
             groups = group_blocks(blocks[fold])
             return start_blocks(client, count_group, groups, merge_tables, schema.offsets)
 
-        pending = {
-            fold: start(fold)
-            for fold, mine in blocks.items()
-            if mine and not (work / f"fold-{fold}.npz").exists()
-        }
+        pending: dict[int, PendingResult[IntArray]] = {}
         n_rows = 0
+        report("count", 0, n_folds)
         for fold, mine in blocks.items():
-            checkpoint = work / f"fold-{fold}.npz"
+            # few folds at a time: a table that waits to be written takes as much memory as one being counted
+            for ahead in range(fold, min(fold + FOLDS_AHEAD, n_folds)):
+                if blocks[ahead] and ahead not in pending and not _checkpoint(work, ahead).exists():
+                    pending[ahead] = start(ahead)
             table = np.zeros((schema.n_levels,) * 2, np.int64)
             n_mine = sum(block.n_rows for block in mine)
             if mine:
                 begun = pending.pop(fold, None)
-                table = _finish_fold(checkpoint, n_mine, begun, partial(start, fold))
+                table = _finish_fold(_checkpoint(work, fold), n_mine, begun, partial(start, fold))
             writer.write(fold, table, n_mine)
             n_rows += n_mine
             report("count", fold + 1, n_folds, f"{n_rows:,} samples")
     writer.close()
     return {"samples": n_rows, "levels": schema.n_levels, "variables": schema.n_variables}
+
+
+def _checkpoint(work: Path, fold: int) -> Path:
+    return work / f"fold-{fold}.npz"
 
 
 def _finish_fold(

@@ -32,10 +32,10 @@ def test_score_samples__one_row_per_sample(model, codes):
         "row",
         "log_prob",
         "state",
-        "rating",
+        "rating.label",
         "rating.probability",
         "rating.expected",
-        "smokes",
+        "smokes.label",
         "smokes.probability",
     ]
     assert table["sample"].to_pylist() == names

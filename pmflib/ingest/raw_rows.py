@@ -51,13 +51,14 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
             hint = f"; did you mean {close}?" if close else ""
             shown = list(header[:12]) + (["..."] if len(header) > 12 else [])
             raise SourceError(
-                f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint} "
-                "If the first row is data, name the columns in source.columns; "
-                "if they are one column, set source.delimiter"
+                f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint}. "
+                "If the first row is data, name the columns in source.columns (pmf infer: --columns or "
+                "--no-header); if they are one column, set source.delimiter"
             )
         if times[name] > 1:
             raise SourceError(
                 f"{source.name}: column {name!r} stands {times[name]} times in the header; "
-                "rename all but one, or take them out"
+                "rename all but one, or, if the first row is data, name the columns in source.columns "
+                "(pmf infer: --columns or --no-header)"
             )
     return [places[name] for name in columns]
