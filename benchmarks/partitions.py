@@ -3,7 +3,8 @@
     python benchmarks/partitions.py
 
 For each number of blocks, grouped by the plan and (where bearable) one task per block: tasks in the graph, seconds from
-submission to result, CPU seconds of this process, which holds client and scheduler, and growth of its memory. Workers are
+submission to result, CPU seconds of this process, which holds client and scheduler, and growth of its memory.
+Workers are
 two processes.
 """
 
