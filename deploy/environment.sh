@@ -3,7 +3,7 @@
 export PATH="$PWD/.venv/bin:$PATH"
 
 # The pipeline of the deployments; read by `prefect deploy`.
-export PMF_CONFIG="${PMF_CONFIG:-$PWD/nightly/pipeline.toml}"
+export PMF_CONFIG="${PMF_CONFIG:-$PWD/deploy/nightly/pipeline.toml}"
 
 # Prefect's database, logs and profiles, and where its server listens.
 export PREFECT_HOME="${PREFECT_HOME:-$PWD/.prefect}"

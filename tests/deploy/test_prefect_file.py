@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from prefect.client.schemas.schedules import CronSchedule
 from typer.main import get_command
 
@@ -87,7 +87,7 @@ def test_readme__mentions_the_pool_of_the_deployments() -> None:
 
 
 def test_readme__mentions_files_that_exist() -> None:
-    mentioned = set(re.findall(r"\bdeploy/[\w.-]+", README)) | {"requirements.lock"}
+    mentioned = set(re.findall(r"\bdeploy/[\w-]+\.\w+", README)) | {"requirements.lock"}
     assert {"deploy/prefect.yaml", "deploy/environment.sh"} <= mentioned
     assert all((ROOT / path).is_file() for path in mentioned)
 
