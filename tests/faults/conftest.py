@@ -10,14 +10,14 @@ from pmflib.parallel import start_workers
 @pytest.fixture(scope="session")
 def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
-    write_log(folder, n_users=2500, per_user=12, n_movies=30)
+    write_log(folder, n_users=2500, per_user=6, n_movies=60)
     return folder
 
 
 @pytest.fixture(scope="session")
 def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("survey")
-    write_wide(folder, n_people=12_000, n_questions=20)
+    write_wide(folder, n_people=4000, n_questions=20)
     return folder
 
 
