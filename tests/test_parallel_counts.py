@@ -30,7 +30,6 @@ def test_hear_counts__from_threads(thread_client):
     assert others == []
 
 
-@pytest.mark.filterwarnings("ignore:Creating scratch directories:UserWarning")
 def test_hear_counts__from_a_process():
     heard = []
     with (

@@ -94,7 +94,9 @@ def test_refine__objective_rises_and_is_reported(fitted, workers):
 def test_refine__goes_on_from_the_last_pass(fitted, workers, monkeypatch):
     config, stages = fitted
     arguments = (stages["dataset"], stages["counts"], stages["start"], workers)
-    longer = config.model_copy(update={"em": config.em.model_copy(update={"max_passes": 9, "tol": 0})})
+    longer = config.model_copy(
+        update={"em": config.em.model_copy(update={"max_passes": 9, "tol": 0})}
+    )
     original = refine.fn.__globals__["save_state"]
 
     def save_four(path, state):
@@ -132,7 +134,7 @@ def test_fit__rank_that_counts_cannot_carry(fitted):
     high = config.model_copy(
         update={"model": config.model.model_copy(update={"rank": 50, "method": "spa"})}
     )
-    with pytest.raises(RankError, match="rank is 50, above .*; lower rank"):
+    with pytest.raises(RankError, match=r"rank is 50, above .*; lower rank"):
         fit.fn(high, stages["counts"])
 
 
@@ -144,7 +146,7 @@ def test_refine__refuses_what_does_not_fit_in_memory(fitted, workers):
             "cluster": config.cluster.model_copy(update={"memory_limit": 1000}),
         }
     )
-    with pytest.raises(MemoryPlanError, match="EM would need .* above the 1000 B"):
+    with pytest.raises(MemoryPlanError, match=r"EM would need .* above the 1000 B"):
         refine.fn(small, stages["dataset"], stages["counts"], stages["start"], workers)
 
 

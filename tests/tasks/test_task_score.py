@@ -84,7 +84,11 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
     assert rows[4]["log_prob"] == pytest.approx(np.log(single[3]))
     n_judged += 1
     correct += single.argmax() == 3
-    assert (rows[5]["variable"], rows[5]["label"], rows[5]["probability"]) == ("unheard", None, None)
+    assert (rows[5]["variable"], rows[5]["label"], rows[5]["probability"]) == (
+        "unheard",
+        None,
+        None,
+    )
     summary = summary_of(config, reference)
     assert (summary["questions"], summary["judged"]) == (6, n_judged)
     assert summary["accuracy"] == pytest.approx(correct / n_judged)
