@@ -73,9 +73,14 @@ def main() -> None:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     try:
         app()
-    except KeyboardInterrupt:
-        err.print("interrupted: the store is valid; the same command goes on from here")
-        sys.exit(130)
+    except SystemExit as ending:
+        # what typer makes of Ctrl-C, without a word
+        if ending.code == 130:
+            err.print(
+                "interrupted: the store is valid; the same command goes on from here",
+                soft_wrap=True,
+            )
+        raise
     except Exception as error:
         if debug:
             raise

@@ -21,6 +21,14 @@ R = TypeVar("R")
 Client = Any
 """A Dask client; None stands for this thread alone."""
 
+_END_QUIETLY = """
+import logging, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+"""
+"""Run by each worker process: Ctrl-C in a terminal reaches all processes, but it is the run that ends its workers,
+and tasks that are cancelled then are no news."""
+
 RETRIES = 2
 """Times that a block is tried again when its task fails."""
 
@@ -46,6 +54,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     from distributed import LocalCluster
 
     n = cluster.workers or len(os.sched_getaffinity(0))
+    options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
         _quiet("distributed"),
         LocalCluster(
@@ -55,6 +64,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still asks for the default port
             dashboard_address="127.0.0.1:0",
+            **options,
         ) as local,
     ):
         yield local.scheduler_address

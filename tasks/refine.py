@@ -14,8 +14,9 @@ from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
 from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, run_em
 from pmflib.errors import ConvergenceWarning
-from pmflib.evaluation import find_baseline, split_folds
+from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em
+from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks
 from pmflib.passes import load_group, run_e_step
@@ -96,15 +97,14 @@ def _write(
         store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
     )
     offsets = begun.schema.offsets
-    # a level that no training sample holds keeps a chance: else one such answer outweighs all others when held out
-    singles = find_baseline(total)
+    singles = estimate_singles(total)
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
         plan.check(limit)
         spare = (limit - plan.needed) // 2
         validate = None
         # of few samples, none may have fallen to these folds: then the tolerance alone stops the passes
-        if list_dataset_blocks(store, dataset, folds.validation):
+        if any(block.n_rows for block in list_dataset_blocks(store, dataset, folds.validation)):
             validate = _evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8)
         report("refine", 0, em.max_passes)
         state = run_em(

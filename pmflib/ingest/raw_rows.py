@@ -26,8 +26,8 @@ class RawRows:
         int64 of shape (n_rows,): number of each row in the file; 1 is the first row of data, and blank lines are no
         rows.
     ragged
-        Number and text of the rows in between that have too few or too many fields; their bytes that are not
-        UTF-8 are escaped with a backslash.
+        Number and text of the rows in between that have too few or too many fields, or text after a closing quotation
+        mark; their bytes that are not UTF-8 are escaped with a backslash.
     """
 
     batch: pa.RecordBatch

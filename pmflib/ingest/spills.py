@@ -13,7 +13,7 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.sources import Source
 
-BUCKET_BYTES = 32 << 20
+BUCKET_BYTES = 16 << 20
 """Raw CSV that goes into one bucket, bytes: what the second pass holds in memory."""
 MAX_BUCKETS = 4096
 SPILL_BYTES = 32 << 20
@@ -164,7 +164,7 @@ def read_bucket(
             table = pa.Table.from_batches(parts, file.schema.remove_metadata())
             # a copy of this bucket alone, so that the map of the whole spill can be let go
             return table.take(pa.array(np.arange(table.num_rows))), metadata
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, StoreError):
             raise
         raise StoreError(
