@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import Block, DenseBlock
+from pmflib.blocks import Block
 from pmflib.errors import PmfError
 
 FLOOR = 1e-300
@@ -29,13 +29,13 @@ class EMStatistics:
     log_likelihood
         Nats, over the samples.
     n_rows
-        Number of samples.
+        Number of samples, or the sum of their weights.
     """
 
     level_mass: FloatArray
     state_mass: FloatArray
     log_likelihood: float
-    n_rows: int
+    n_rows: float
 
     @classmethod
     def zero(cls, n_levels: int, rank: int) -> EMStatistics:
@@ -136,21 +136,13 @@ def em_statistics(
     ----------
     Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
     """
-    from pmflib.kernels.em import (
-        add_statistics_dense,
-        add_statistics_sparse,
-    )  # numba loads on first use
+    from pmflib.row_tables import add_block
 
     level_mass, state_mass = np.zeros_like(log_factors), np.zeros_like(log_prior)
-    if isinstance(block, DenseBlock):
-        log_likelihood = add_statistics_dense(
-            block.codes, offsets, log_prior, log_factors, level_mass, state_mass
-        )
-    else:
-        log_likelihood = add_statistics_sparse(
-            block.indptr, block.indices, log_prior, log_factors, level_mass, state_mass
-        )
-    return EMStatistics(level_mass, state_mass, float(log_likelihood), block.n_rows)
+    log_likelihood = 0.0
+    if block.n_rows:
+        log_likelihood = add_block(block, offsets, log_prior, log_factors, level_mass, state_mass)
+    return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
 
 
 def m_step(

@@ -1,0 +1,266 @@
+"""What the row kernels need for one block under one model: tables, lists and work space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import Block, DenseBlock
+
+TABLE_BYTES = 1 << 20
+"""Size of a table of combined levels, bytes: it and the masses stay in a cache of 2 MiB."""
+MAX_GROUP = 8
+"""Neighbouring variables combined at most."""
+BATCH_BYTES = 24 << 10
+"""Products of a batch of rows: they stay in the nearest cache."""
+MAX_BATCH = 64
+WIDTH = 8
+"""float64 per vector: one AVX-512 register, two of AVX2, four of NEON."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How samples become lists of table rows; it depends on the block alone, not on its being dense or sparse.
+
+    Parameters
+    ----------
+    group
+        Neighbouring variables whose levels are combined into one entry; 0 lists the levels held, one by one.
+    complete
+        Whether every cell is observed; if not, "not observed" is a digit of its own.
+    """
+
+    group: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Numbering of the combinations of levels; arrays as in `pmflib.kernels.em_tables.fill_levels`."""
+
+    bases: npt.NDArray[np.int32]
+    steps: npt.NDArray[np.int32]
+    levels: npt.NDArray[np.int32]
+
+
+def choose_layout(n_rows: int, n_observed: int, offsets: IntArray, padded: int) -> Layout:
+    """Choose how many variables to combine.
+
+    The cost of a layout is the number of table rows multiplied and added to, over all samples, and about twice as
+    many for each entry, once, to make the table and take it apart. Layouts whose table is above ``TABLE_BYTES`` are
+    left out.
+    """
+    sizes = np.diff(offsets)
+    complete = n_observed == n_rows * sizes.size
+    best, least = Layout(0, False), float(n_observed + 2 * offsets[-1])
+    for group in range(1, MAX_GROUP + 1):
+        n_entries = _count_entries(sizes + (not complete), group)
+        if n_entries * padded * 8 > TABLE_BYTES:
+            break
+        cost = n_rows * -(-sizes.size // group) + 2.0 * n_entries
+        if cost < least:
+            best, least = Layout(group, complete), cost
+    return best
+
+
+def _count_entries(radices: IntArray, group: int) -> float:
+    products = np.multiply.reduceat(radices.astype(float), np.arange(0, radices.size, group))
+    return float(products.sum())
+
+
+@lru_cache(maxsize=64)
+def _number_entries(sizes: tuple[int, ...], layout: Layout) -> Entries:
+    from pmflib.kernels.em_tables import fill_levels
+
+    group, gap = max(layout.group, 1), int(layout.group > 0 and not layout.complete)
+    radices = np.array(sizes, np.int64)
+    bases = np.empty(-(-radices.size // group), np.int32)
+    steps = np.empty(radices.size, np.int32)
+    levels = np.full((int(_count_entries(radices + gap, group)), group), -1, np.int32)
+    fill_levels(radices, gap, group, bases, steps, levels)
+    return Entries(bases, steps, levels)
+
+
+class RowTables:
+    """Tables and work space of a block under a model.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    log_prior, log_factors
+        Floored logarithms, float64 of shapes (rank,) and (n_levels, rank).
+    """
+
+    def __init__(
+        self, block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
+    ) -> None:
+        from pmflib.kernels.em import THRESHOLD, make_row_kernels
+        from pmflib.kernels.em_tables import fill_tables
+
+        rank = log_prior.size
+        n_vectors, n_panels = choose_panels(rank)
+        self.padded = WIDTH * n_vectors * n_panels
+        layout = choose_layout(block.n_rows, block.n_observed, offsets, self.padded)
+        numbering = _number_entries(tuple(np.diff(offsets).tolist()), layout)
+        self.levels = numbering.levels
+        self.log_prior, self.log_factors = log_prior.copy(), log_factors.copy()
+        n_entries = len(self.levels)
+        self.prior = allocate(self.padded)
+        self.table = allocate(n_entries * self.padded)
+        self.log_scales = np.zeros(n_entries)
+        self.log_scale = fill_tables(
+            self.log_prior,
+            self.log_factors,
+            self.levels,
+            THRESHOLD,
+            self.prior,
+            np.empty_like(log_factors),
+            self.table.reshape(n_entries, self.padded),
+            self.log_scales,
+        )
+        list_rows, self.source, self.keys, longest = _choose_lists(
+            block, offsets, layout, numbering
+        )
+        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels, list_rows)
+        n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8), block.n_rows))
+        # dense lists write one place beyond what they keep
+        self.work = (
+            np.empty(n_batch * longest + 1, np.int32),
+            np.empty(n_batch, np.int64),
+            np.empty(n_batch, np.int64),
+            allocate(n_batch * self.padded),
+        )
+
+
+def choose_panels(rank: int) -> tuple[int, int]:
+    """Vectors per panel, at most 8, and panels, so that a table row is padded by as little as can be."""
+    n_needed = -(-rank // WIDTH)
+    n_panels = -(-n_needed // 8)
+    return -(-n_needed // n_panels), n_panels
+
+
+def allocate(size: int) -> FloatArray:
+    """float64 of shape (size,), zeros, at an address that is a multiple of 64 bytes: no vector straddles two lines."""
+    raw = np.zeros(size + 8)
+    skipped = -raw.ctypes.data % 64 // 8
+    return raw[skipped : skipped + size]
+
+
+def _choose_lists(
+    block: Block, offsets: IntArray, layout: Layout, numbering: Entries
+) -> tuple[Callable[..., None], tuple[Any, ...], tuple[Any, ...], int]:
+    """Function that lists table rows, the samples and keys it takes, and the length of the longest list."""
+    from pmflib.kernels import em_lists
+
+    bases, steps = numbering.bases, numbering.steps
+    if isinstance(block, DenseBlock):
+        if not layout.group:
+            return em_lists.list_dense_held, (block.codes,), (offsets,), offsets.size - 1
+        keys = (bases, steps, layout.complete)
+        return em_lists.make_dense_combined(layout.group), (block.codes,), keys, bases.size
+    source = (block.indptr, block.indices)
+    if not layout.group:
+        longest = int(np.diff(block.indptr).max(initial=0))
+        return em_lists.list_sparse_held, source, (), longest
+    sizes = np.diff(offsets)
+    variables = np.repeat(np.arange(sizes.size), sizes)
+    gap = int(not layout.complete)
+    codes = np.arange(offsets[-1]) - offsets[variables] + gap
+    blank = bases - gap * np.add.reduceat(steps, np.arange(0, steps.size, layout.group))
+    keys = (
+        blank.astype(np.int32),
+        (variables // layout.group).astype(np.int32),
+        (codes * steps[variables]).astype(np.int32),
+    )
+    return em_lists.list_sparse_combined, source, keys, bases.size
+
+
+def add_block(
+    block: Block,
+    offsets: IntArray,
+    log_prior: FloatArray,
+    log_factors: FloatArray,
+    level_mass: FloatArray,
+    state_mass: FloatArray,
+) -> float:
+    """Add a block's masses to level_mass and state_mass, in place; returns its log-likelihood, nats.
+
+    Parameters
+    ----------
+    block, offsets, log_prior, log_factors
+        As for `RowTables`.
+    level_mass, state_mass
+        float64 of shapes (n_levels, rank) and (rank,).
+    """
+    from pmflib.kernels.em_tables import collect_masses
+
+    tables = RowTables(block, offsets, log_prior, log_factors)
+    n_entries, rank = len(tables.levels), log_prior.size
+    weights = np.ones(block.n_rows) if block.weights is None else block.weights
+    mass, states = allocate(tables.table.size), allocate(tables.padded)
+    entries, starts, stops, products = tables.work
+    log_likelihood = tables.kernels.add_statistics(
+        tables.source,
+        tables.keys,
+        weights,
+        block.weights is not None,
+        tables.table,
+        tables.prior,
+        tables.levels,
+        tables.log_prior,
+        tables.log_factors,
+        entries,
+        starts,
+        stops,
+        products,
+        np.empty(starts.size),
+        mass,
+        states,
+    )
+    by_entry = mass.reshape(n_entries, tables.padded)
+    log_likelihood += collect_masses(by_entry, tables.levels, tables.log_scales, level_mass)
+    state_mass += states[:rank]
+    return float(log_likelihood + states.sum() * tables.log_scale)
+
+
+def score_block(
+    block: Block,
+    offsets: IntArray,
+    log_prior: FloatArray,
+    log_factors: FloatArray,
+    log_probs: FloatArray,
+    posteriors: FloatArray,
+) -> None:
+    """Fill the log-probability of every row, (n_rows,), and its posterior, (n_rows, rank), or (n_rows, 0) for none.
+
+    Parameters
+    ----------
+    block, offsets, log_prior, log_factors
+        As for `RowTables`.
+    log_probs, posteriors
+        float64; a row with nothing observed gets 0, and the prior.
+    """
+    tables = RowTables(block, offsets, log_prior, log_factors)
+    tables.kernels.score(
+        tables.source,
+        tables.keys,
+        tables.table,
+        tables.prior,
+        tables.levels,
+        tables.log_prior,
+        tables.log_factors,
+        tables.log_scales,
+        tables.log_scale,
+        *tables.work,
+        log_probs,
+        posteriors,
+    )
