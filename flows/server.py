@@ -13,6 +13,7 @@ from types import TracebackType
 
 from flows.run_history import wait_until_stored
 from pmflib.errors import StoreError
+from pmflib.store.artefacts import refuse_unwritable
 
 START_SECONDS = 120.0
 DRAIN_SECONDS = 15.0
@@ -104,11 +105,12 @@ class PrefectApi:
         _refresh_settings()
 
     def _start(self) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
+        with refuse_unwritable(self.home.parent):
+            self.home.mkdir(parents=True, exist_ok=True)
         root = str(Path(__file__).resolve().parents[1])
         # -P: a prefect.py in the user's folder must not be taken for Prefect.
         command = [sys.executable, "-P", "-c", _LAUNCH, root, str(self.home)]
-        with open(self.home / "server.log", "ab") as log:
+        with refuse_unwritable(self.home.parent), open(self.home / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
                 env=os.environ | _server_environment(self.home),

@@ -15,7 +15,7 @@ SPARSE_BELOW = 0.25
 """Share of observed cells below which level indices (4 bytes each) take less room than codes (1 byte a cell)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseBlock:
     """Samples as codes.
 
@@ -71,7 +71,7 @@ class DenseBlock:
         return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseBlock:
     """Samples as rows of level indices: what was observed, and nothing else.
 

@@ -16,7 +16,7 @@ FLOOR = 1e-300
 """Probabilities are floored here before their logarithm is taken, and nowhere else."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EMStatistics:
     """Sufficient statistics of some samples under one model.
 
@@ -60,7 +60,7 @@ class EMStatistics:
         return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Smoothing:
     """Dirichlet pseudo-counts.
 
@@ -178,7 +178,7 @@ def m_step(
     return (states / total if total > 0 else prior), new_factors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EMState:
     """Where the loop stands: enough to go on from, to the same bits.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counts import PairCounts
 from pmflib.em import FLOOR
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
@@ -28,7 +27,7 @@ MEASURES = (
 """Columns of `HeldOutScores.sums`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOutScores:
     """Sums over hidden cells, by variable: additive over blocks.
 
@@ -110,14 +109,6 @@ def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
         tuple(range(first_validation, first_test)),
         tuple(range(first_test, n_folds)),
     )
-
-
-def find_baseline(counts: PairCounts) -> FloatArray:
-    """PMF of each variable alone, float64 of shape (n_levels,), with half a pseudo-count per level."""
-    offsets = counts.schema.offsets
-    singles = np.diagonal(counts.to_dense()) + 0.5
-    totals: FloatArray = np.repeat(np.add.reduceat(singles, offsets[:-1]), np.diff(offsets))
-    return singles / totals
 
 
 def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> BoolArray:

@@ -22,7 +22,7 @@ from pmflib.em import (
     take_logs,
 )
 from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
-from pmflib.marginals import Marginals
+from pmflib.marginals import Marginals, estimate_singles
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.solvers.random_start import start_random
@@ -34,7 +34,7 @@ AUTO_SMOOTHING = 1.0
 """Mean pseudo-count per level and latent state when none is asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitResult:
     """A model and how it was reached.
 
@@ -123,7 +123,9 @@ def fit(
                 model, found.loss_history, (), found.n_iter, found.converged, "spa", found.notes
             )
     generator = np.random.default_rng(rng)
-    prior, factors = start_random(marginals.singles, marginals.offsets, rank=rank, rng=generator)
+    prior, factors = start_random(
+        estimate_singles(counts), marginals.offsets, rank=rank, rng=generator
+    )
     model = JointPMF(prior, factors, counts.schema, {"method": "random"})
     return FitResult(model, (), (), 0, True, "random", notes)
 
@@ -233,7 +235,7 @@ def fit_em(
     counts = count_pairs(encoded, schema, n_folds=1)
     notes: tuple[str, ...] = ()
     start = "given"
-    singles = Marginals.from_counts(counts).singles
+    singles = estimate_singles(counts)
     if model is not None:
         state = EMState(model.prior, model.factors)
     else:

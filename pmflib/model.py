@@ -25,7 +25,7 @@ MAX_CELLS = 1 << 26
 """Cells of the largest marginal that is spelled out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JointPMF:
     """The joint distribution of all variables, as a mixture over latent states.
 

@@ -81,7 +81,7 @@ def test_em_statistics__what_the_model_rules_out_costs_the_floor():
 
 def test_em_statistics__state_of_no_prior_gets_no_mass():
     codes = make_codes(np.random.default_rng(0), 50, CARDINALITIES)
-    prior, factors = make_model(np.random.default_rng(1), CARDINALITIES, 2)
+    _, factors = make_model(np.random.default_rng(1), CARDINALITIES, 2)
     found = em_statistics(DenseBlock(codes), OFFSETS, *take_logs(np.array([1.0, 0.0]), factors))
     assert found.state_mass[1] < 1e-200
     alone = em_statistics(DenseBlock(codes), OFFSETS, *take_logs(np.ones(1), factors[:, :1]))
@@ -134,7 +134,7 @@ def test_shaped_by__mean_pseudo_count_is_the_strength():
 
 @pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(strength):
-    with pytest.raises(PmfError, match="smoothing is .*; give a pseudo-count of at least 0"):
+    with pytest.raises(PmfError, match=r"smoothing is .*; give a pseudo-count of at least 0"):
         Smoothing.shaped_by(SINGLES, OFFSETS, strength)
 
 
@@ -224,7 +224,7 @@ def scripted(values):
     )
 
 
-def run_with_validation(values, **options):
+def run_with_validation(values, tol=0.0, **options):
     codes = make_codes(np.random.default_rng(5), 60, CARDINALITIES)
     seen = []
     state = run_em(
@@ -232,12 +232,20 @@ def run_with_validation(values, **options):
         EMState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
         OFFSETS,
         smoothing=NONE,
-        tol=1.0,
+        tol=tol,
         validate=scripted(values),
         on_pass=seen.append,
         **options,
     )
     return state, seen
+
+
+def test_run_em__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
+    values = [-9, -5, -4.9, -4.8, -4.7, -1, -1, -1, -1]
+    state, seen = run_with_validation(values, tol=0.1, max_passes=50, patience=3)
+    assert state.held_out == (-9, -5, -4.9, -4.8, -4.7)
+    assert (state.best_pass, state.converged) == (4, True)
+    assert np.array_equal(state.best_factors, seen[3].factors)
 
 
 def test_run_em__validation_keeps_the_best_model_and_patience_stops():

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from reference import conditional_pmf, joint_tensor, make_codes, make_model
 
-from pmflib.counts import count_pairs
 from pmflib.evaluation import (
     MEASURES,
     HeldOutScores,
     choose_hidden,
-    find_baseline,
     score_hidden,
     split_folds,
 )
@@ -124,8 +122,3 @@ def test_split_folds__last_ones_test():
     split = split_folds(6, 1, 2)
     assert (split.train, split.validation, split.test) == ((0, 1, 2), (3,), (4, 5))
     assert split_folds(3, 0, 0).train == (0, 1, 2)
-
-
-def test_find_baseline__half_a_pseudo_count_per_level():
-    counts = count_pairs(np.array([[0, -1], [0, -1], [1, -1]]), [2, 2])
-    assert find_baseline(counts).tolist() == [2.5 / 4, 1.5 / 4, 0.5, 0.5]

@@ -35,7 +35,7 @@ def test_fit__rank_one_is_the_single_marginals(codes):
     found = pmf.fit(counts, 1, method="random").model.factors[:, 0]
     np.testing.assert_allclose(
         pmf.fit_em(codes, rank=1, smoothing=0).model.factors[:, 0],
-        pmf.Marginals.from_counts(counts).singles,
+        np.diagonal(pmf.Marginals.from_counts(counts).pairs),
         rtol=1e-9,
     )
     assert found.min() > 0

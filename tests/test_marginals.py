@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from reference import make_codes, tables_of_codes
+from reference import tables_of_codes
 
 from pmflib.counts import count_pairs
 from pmflib.errors import SchemaError
-from pmflib.marginals import Marginals
+from pmflib.marginals import Marginals, estimate_singles
 
 
 @given(tables_of_codes())
@@ -36,19 +36,17 @@ def test_from_counts__pair_below_the_support_asked_for_is_zero():
     assert np.diagonal(marginals.pairs)[4:].tolist() == [0.0, 1.0]
 
 
-def test_singles__uniform_where_a_variable_was_never_observed():
+def test_from_counts__nothing_where_a_variable_was_never_observed():
     codes = np.array([[0, -1], [0, -1], [1, -1]])
     marginals = Marginals.from_counts(count_pairs(codes, [2, 4]))
-    assert marginals.singles.tolist() == [2 / 3, 1 / 3, 0.25, 0.25, 0.25, 0.25]
+    assert np.diagonal(marginals.pairs).tolist() == [2 / 3, 1 / 3, 0, 0, 0, 0]
     assert not marginals.pairs[2:].any()
     assert not marginals.observed.any()
 
 
-def test_singles__are_what_was_counted():
-    codes = make_codes(np.random.default_rng(1), 500, [3, 2])
-    singles = Marginals.from_counts(count_pairs(codes, [3, 2])).singles
-    seen = codes[codes[:, 0] >= 0, 0]
-    np.testing.assert_allclose(singles[:3], np.bincount(seen) / len(seen), rtol=1e-15)
+def test_estimate_singles__half_a_pseudo_count_per_level():
+    counts = count_pairs(np.array([[0, -1], [0, -1], [1, -1]]), [2, 2])
+    assert estimate_singles(counts).tolist() == [2.5 / 4, 1.5 / 4, 0.5, 0.5]
 
 
 def test_from_counts__refuses_support_below_one():

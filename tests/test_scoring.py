@@ -32,10 +32,10 @@ def test_score_samples__one_row_per_sample(model, codes):
         "row",
         "log_prob",
         "state",
-        "rating",
+        "rating.label",
         "rating.probability",
         "rating.expected",
-        "smokes",
+        "smokes.label",
         "smokes.probability",
     ]
     assert table["sample"].to_pylist() == names
@@ -43,7 +43,7 @@ def test_score_samples__one_row_per_sample(model, codes):
     assert table["state"].to_pylist() == model.posterior(codes).argmax(axis=1).tolist()
     pmf = model.predict_proba(codes, "rating")
     labels = [SCHEMA["rating"].levels[code] for code in pmf.argmax(axis=1)]
-    assert table["rating"].to_pylist() == labels
+    assert table["rating.label"].to_pylist() == labels
     assert table["rating.probability"].to_pylist() == pmf.max(axis=1).tolist()
     assert table["rating.expected"].to_pylist() == (pmf @ [1.0, 2.0, 5.0]).tolist()
 

@@ -13,7 +13,7 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.sources import Source
 
-BUCKET_BYTES = 32 << 20
+BUCKET_BYTES = 16 << 20
 """Raw CSV that goes into one bucket, bytes: what the second pass holds in memory."""
 MAX_BUCKETS = 4096
 SPILL_BYTES = 32 << 20

@@ -15,7 +15,7 @@ from pmflib.ingest import (
     assemble_bucket,
     choose_buckets,
     combine_accounts,
-    csv_rows,
+    csv_feed,
     estimate_csv_bytes,
     find_sources,
     spill_long,
@@ -23,6 +23,7 @@ from pmflib.ingest import (
 )
 from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.sources import Source
+from pmflib.ingest.spills import BUCKET_BYTES
 from pmflib.schema import Schema, Variable
 from pmflib.store.samples import list_blocks, read_block, read_origins
 
@@ -321,7 +322,7 @@ def test_ingest__dirty_files_equal_the_reference(
     lines = ["u9,m1,1,1", *lines]
     content = "\n".join(["user,item,rating,ts", *lines]).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "CSV_BYTES", block)
+        patch.setattr(csv_feed, "CSV_BYTES", block)
         patch.setattr(spills, "SPILL_BYTES", flush)
         folder = tmp_path_factory.mktemp("dirty")
         policy = SchemaConfig(on_duplicate=keep)
@@ -440,10 +441,9 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
 
 
 def test_choose_buckets__is_a_multiple_of_folds_within_bounds():
-    mib = 1 << 20
     assert choose_buckets(0, 16) == 16
-    assert choose_buckets(16 * 32 * mib, 16) == 16
-    assert choose_buckets(16 * 32 * mib + 1, 16) == 32
+    assert choose_buckets(16 * BUCKET_BYTES, 16) == 16
+    assert choose_buckets(16 * BUCKET_BYTES + 1, 16) == 32
     assert choose_buckets(1 << 50, 16) == 4096
     assert choose_buckets(1 << 50, 15) == 4095
     names = ["a.csv", "a.csv.gz", "a.parquet", "a.tsv.zst"]

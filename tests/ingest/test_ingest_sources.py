@@ -123,6 +123,8 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
     (source,) = find_sources(str(tmp_path))
 
     class FailingFile(io.RawIOBase):
+        place = 0
+
         def readable(self):
             return True
 
@@ -130,10 +132,11 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
             return True
 
         def seek(self, offset, whence=0):
-            return 4 if whence == 2 else offset
+            self.place = 1000 if whence == 2 else offset
+            return self.place
 
         def tell(self):
-            return 0
+            return self.place
 
         def readinto(self, buffer):
             raise OSError(errno.EIO, "input/output error")

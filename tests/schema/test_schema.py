@@ -159,7 +159,7 @@ def test_infer__column_that_cannot_be_a_variable():
     with pytest.raises(SchemaError, match="column 'a' is left out: no value was seen"):
         Schema.infer({"a": [None, ""]})
     with pytest.raises(
-        SchemaError, match="column 'id' is left out: 3 distinct texts.*max_levels=2"
+        SchemaError, match=r"column 'id' is left out: 3 distinct texts.*max_levels=2"
     ):
         Schema.infer({"id": ["x", "y", "z"]}, max_levels=2)
 
