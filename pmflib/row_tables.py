@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block, DenseBlock
+
+ListArray: TypeAlias = npt.NDArray[np.int32]
 
 TABLE_BYTES = 1 << 20
 """Size of a table of combined levels, bytes: it and the masses stay in a cache of 2 MiB."""
@@ -20,6 +22,8 @@ MAX_GROUP = 8
 BATCH_BYTES = 24 << 10
 """Products of a batch of rows: they stay in the nearest cache."""
 MAX_BATCH = 64
+CHUNK_ENTRIES = 1 << 17
+"""Places in the lists of the samples that are worked on at a time."""
 WIDTH = 8
 """float64 per vector: one AVX-512 register, two of AVX2, four of NEON."""
 
@@ -44,9 +48,9 @@ class Layout:
 class Entries:
     """Numbering of the combinations of levels; arrays as in `pmflib.kernels.em_tables.fill_levels`."""
 
-    bases: npt.NDArray[np.int32]
-    steps: npt.NDArray[np.int32]
-    levels: npt.NDArray[np.int32]
+    bases: ListArray
+    steps: ListArray
+    levels: ListArray
 
 
 def choose_layout(n_rows: int, n_observed: int, offsets: IntArray, padded: int) -> Layout:
@@ -88,7 +92,7 @@ def _number_entries(sizes: tuple[int, ...], layout: Layout) -> Entries:
 
 
 class RowTables:
-    """Tables and work space of a block under a model.
+    """Tables of a model, and the lists of a block's samples.
 
     Parameters
     ----------
@@ -106,39 +110,43 @@ class RowTables:
         from pmflib.kernels.em import THRESHOLD, make_row_kernels
         from pmflib.kernels.em_tables import fill_tables
 
-        rank = log_prior.size
-        n_vectors, n_panels = choose_panels(rank)
+        n_vectors, n_panels = choose_panels(log_prior.size)
+        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels)
         self.padded = WIDTH * n_vectors * n_panels
-        layout = choose_layout(block.n_rows, block.n_observed, offsets, self.padded)
-        numbering = _number_entries(tuple(np.diff(offsets).tolist()), layout)
-        self.levels = numbering.levels
-        self.log_prior, self.log_factors = log_prior.copy(), log_factors.copy()
-        n_entries = len(self.levels)
-        self.prior = allocate(self.padded)
-        self.table = allocate(n_entries * self.padded)
-        self.log_scales = np.zeros(n_entries)
-        self.log_scale = fill_tables(
-            self.log_prior,
-            self.log_factors,
-            self.levels,
+        self.layout = choose_layout(block.n_rows, block.n_observed, offsets, self.padded)
+        numbering = _number_entries(tuple(np.diff(offsets).tolist()), self.layout)
+        n_entries = len(numbering.levels)
+        self.log_scale = float(log_prior.max())
+        log_maxima = log_factors.max(axis=1)
+        scaled_prior, scaled = log_prior - self.log_scale, log_factors - log_maxima[:, None]
+        prior, table = allocate(self.padded), allocate(n_entries * self.padded)
+        prior[: log_prior.size] = np.maximum(np.exp(scaled_prior), THRESHOLD)
+        self.log_scales = np.empty(n_entries)
+        fill_tables(
+            np.exp(scaled),
+            log_maxima,
+            numbering.levels,
             THRESHOLD,
-            self.prior,
-            np.empty_like(log_factors),
-            self.table.reshape(n_entries, self.padded),
+            table.reshape(n_entries, self.padded),
             self.log_scales,
         )
-        list_rows, self.source, self.keys, longest = _choose_lists(
-            block, offsets, layout, numbering
-        )
-        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels, list_rows)
-        n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8), block.n_rows))
-        # dense lists write one place beyond what they keep
-        self.work = (
-            np.empty(n_batch * longest + 1, np.int32),
-            np.empty(n_batch, np.int64),
-            np.empty(n_batch, np.int64),
-            allocate(n_batch * self.padded),
-        )
+        self.model = (table, prior, numbering.levels, scaled_prior, scaled)
+        self.n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)))
+        self.products = allocate(self.n_batch * self.padded)
+        self._n_rows = block.n_rows
+        self._lists = _choose_lists(block, offsets, self.layout, numbering)
+
+    def iterate_lists(self) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:
+        """Samples as lists of table rows, a chunk at a time; the arrays are overwritten by the next chunk."""
+        list_rows, source, keys, longest = self._lists
+        n_chunk = max(1, min(self._n_rows, CHUNK_ENTRIES // max(longest, 1)))
+        # one place beyond, which dense lists write and do not keep
+        entries = np.empty(n_chunk * longest + 1, np.int32)
+        starts, stops = np.empty(n_chunk, np.int64), np.empty(n_chunk, np.int64)
+        for first in range(0, self._n_rows, n_chunk):
+            n_rows = min(n_chunk, self._n_rows - first)
+            list_rows(source, keys, first, n_rows, entries, starts, stops)
+            yield slice(first, first + n_rows), (entries, starts[:n_rows], stops[:n_rows])
 
 
 def choose_panels(rank: int) -> tuple[int, int]:
@@ -204,30 +212,18 @@ def add_block(
     from pmflib.kernels.em_tables import collect_masses
 
     tables = RowTables(block, offsets, log_prior, log_factors)
-    n_entries, rank = len(tables.levels), log_prior.size
+    levels, rank = tables.model[2], log_prior.size
     weights = np.ones(block.n_rows) if block.weights is None else block.weights
-    mass, states = allocate(tables.table.size), allocate(tables.padded)
-    entries, starts, stops, products = tables.work
-    log_likelihood = tables.kernels.add_statistics(
-        tables.source,
-        tables.keys,
-        weights,
-        block.weights is not None,
-        tables.table,
-        tables.prior,
-        tables.levels,
-        tables.log_prior,
-        tables.log_factors,
-        entries,
-        starts,
-        stops,
-        products,
-        np.empty(starts.size),
-        mass,
-        states,
-    )
-    by_entry = mass.reshape(n_entries, tables.padded)
-    log_likelihood += collect_masses(by_entry, tables.levels, tables.log_scales, level_mass)
+    weighted = block.weights is not None
+    mass, states = allocate(len(levels) * tables.padded), allocate(tables.padded)
+    work = (tables.products, np.empty(tables.n_batch), mass, states)
+    log_likelihood = 0.0
+    for rows, lists in tables.iterate_lists():
+        log_likelihood += tables.kernels.add_statistics(
+            *lists, weights[rows], weighted, *tables.model, *work
+        )
+    by_entry = mass.reshape(len(levels), tables.padded)
+    log_likelihood += collect_masses(by_entry, levels, tables.log_scales, level_mass)
     state_mass += states[:rank]
     return float(log_likelihood + states.sum() * tables.log_scale)
 
@@ -250,17 +246,6 @@ def score_block(
         float64; a row with nothing observed gets 0, and the prior.
     """
     tables = RowTables(block, offsets, log_prior, log_factors)
-    tables.kernels.score(
-        tables.source,
-        tables.keys,
-        tables.table,
-        tables.prior,
-        tables.levels,
-        tables.log_prior,
-        tables.log_factors,
-        tables.log_scales,
-        tables.log_scale,
-        *tables.work,
-        log_probs,
-        posteriors,
-    )
+    scales = (tables.log_scales, tables.log_scale, tables.products)
+    for rows, lists in tables.iterate_lists():
+        tables.kernels.score(*lists, *tables.model, *scales, log_probs[rows], posteriors[rows])

@@ -20,8 +20,6 @@ MARGIN = 1e30
 """A row's products are trusted where their sum is this many times what may have been lost."""
 SEGMENT = 24
 """Table rows multiplied before products are brought back to about 1: none can come near the smallest float64."""
-BATCH_BYTES = 24 << 10
-"""Products of a batch of rows, to stay in the nearest cache with the table rows."""
 SMALL = 1e-200
 LARGE = 1e200
 LOG_2 = math.log(2.0)
@@ -78,18 +76,21 @@ def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, a
 
 
 class RowKernels(NamedTuple):
-    """Functions compiled for one shape of table and one kind of samples."""
+    """Functions for tables of one width.
+
+    They take samples as lists of table rows (`pmflib.kernels.em_lists`), then the model: table (n_entries * padded,),
+    prior (padded,), levels, log_prior and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them.
+    """
 
     add_statistics: Callable[..., Any]
-    """(source, keys, weights, weighted, table, prior, levels, log_prior, log_factors, entries, starts, stops,
-    products, scales, mass, state_mass) -> log-likelihood under the scaled model, nats."""
+    """(entries, starts, stops, weights, weighted, *model, products, scales, mass, state_mass) -> log-likelihood
+    under the scaled model, nats; scales is work space, (rows per batch,), products (rows per batch * padded,)."""
     score: Callable[..., Any]
-    """(source, keys, table, prior, levels, log_prior, log_factors, log_scales, log_scale, entries, starts, stops,
-    products, log_probs, posteriors)."""
+    """(entries, starts, stops, *model, log_scales, log_scale, products, log_probs, posteriors)."""
 
 
 @lru_cache
-def make_row_kernels(width, n_vectors, n_panels, list_rows):  # type: ignore[no-untyped-def]
+def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def]
     """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
 
     Parameters
@@ -98,8 +99,6 @@ def make_row_kernels(width, n_vectors, n_panels, list_rows):  # type: ignore[no-
         As for `make_lanes`.
     n_panels
         Panels in a table row.
-    list_rows
-        How samples become lists of table rows: a function of `pmflib.kernels.em_lists`.
     """
     multiply, settle, spread = make_lanes(width, n_vectors)
     panel = width * n_vectors
@@ -130,25 +129,22 @@ def make_row_kernels(width, n_vectors, n_panels, list_rows):  # type: ignore[no-
 
     @njit(nogil=True)
     def add_statistics(  # type: ignore[no-untyped-def]
-        source, keys, weights, weighted, table, prior, levels, log_prior, log_factors,
-        entries, starts, stops, products, scales, mass, state_mass,
+        entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
+        products, scales, mass, state_mass,
     ):  # fmt: skip
-        n_all, n_batch = weights.size, starts.size
         log_likelihood, running = 0.0, 1.0
-        for begin in range(0, n_all, n_batch):
-            n_rows = min(n_batch, n_all - begin)
-            list_rows(source, keys, begin, n_rows, entries, starts, stops)
+        for begin in range(0, starts.size, scales.size):
+            n_rows = min(scales.size, starts.size - begin)
             for s in range(n_rows):
-                start, stop, weight = starts[s], stops[s], weights[begin + s]
-                if start == stop:
-                    weight = 0.0
+                start, stop, at = starts[begin + s], stops[begin + s], s * padded
                 total, lost, exponent = multiply_row(
-                    table, entries, start, stop, prior, products, s * padded
+                    table, entries, start, stop, prior, products, at
                 )
+                weight = weights[begin + s] if start < stop else 0.0
                 if not total > MARGIN * lost:
                     scales[s] = weight
                     log_likelihood += weight * _find_posterior(
-                        entries, start, stop, levels, log_prior, log_factors, products, s * padded
+                        entries, start, stop, levels, log_prior, log_factors, products, at
                     )
                     continue
                 scales[s] = weight / total
@@ -163,39 +159,33 @@ def make_row_kernels(width, n_vectors, n_panels, list_rows):  # type: ignore[no-
                     log_likelihood += math.log(running)
                     running = 1.0
             for s in range(n_rows):
-                if scales[s] != 0.0:
+                start, stop, at = starts[begin + s], stops[begin + s], s * padded
+                if scales[s] != 0:
                     for column in range(0, padded, panel):
                         spread(
-                            mass, entries, starts[s], stops[s], padded, column,
-                            products, s * padded + column, scales[s], state_mass,
+                            mass, entries, start, stop, padded, column, products, at + column, scales[s], state_mass
                         )  # fmt: skip
         return log_likelihood + math.log(running)
 
     @njit(nogil=True)
     def score(  # type: ignore[no-untyped-def]
-        source, keys, table, prior, levels, log_prior, log_factors, log_scales, log_scale,
-        entries, starts, stops, products, log_probs, posteriors,
+        entries, starts, stops, table, prior, levels, log_prior, log_factors,
+        log_scales, log_scale, products, log_probs, posteriors,
     ):  # fmt: skip
-        n_all, n_batch = log_probs.size, starts.size
-        for begin in range(0, n_all, n_batch):
-            n_rows = min(n_batch, n_all - begin)
-            list_rows(source, keys, begin, n_rows, entries, starts, stops)
-            for s in range(n_rows):
-                start, stop = starts[s], stops[s]
-                total, lost, exponent = multiply_row(
-                    table, entries, start, stop, prior, products, 0
+        for s in range(starts.size):
+            start, stop = starts[s], stops[s]
+            total, lost, exponent = multiply_row(table, entries, start, stop, prior, products, 0)
+            if total > MARGIN * lost:
+                log_prob = math.log(total) + exponent * LOG_2
+            else:
+                log_prob = _find_posterior(
+                    entries, start, stop, levels, log_prior, log_factors, products, 0
                 )
-                if total > MARGIN * lost:
-                    log_prob = math.log(total) + exponent * LOG_2
-                else:
-                    log_prob = _find_posterior(
-                        entries, start, stop, levels, log_prior, log_factors, products, 0
-                    )
-                    total = 1.0
-                for i in range(start, stop):
-                    log_prob += log_scales[entries[i]]
-                log_probs[begin + s] = log_prob + log_scale if start < stop else 0.0
-                for f in range(posteriors.shape[1]):
-                    posteriors[begin + s, f] = products[f] / total
+                total = 1.0
+            for i in range(start, stop):
+                log_prob += log_scales[entries[i]]
+            log_probs[s] = log_prob + log_scale if start < stop else 0.0
+            for f in range(posteriors.shape[1]):
+                posteriors[s, f] = products[f] / total
 
     return RowKernels(add_statistics, score)

@@ -18,9 +18,9 @@ def make_dense_combined(size):  # type: ignore[no-untyped-def]
     The size is a constant of the code, so that the compiler lists several combinations at a time.
     """
 
-    @njit(nogil=True, forceinline=True)
+    @njit(nogil=True)
     def list_rows(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
-        (codes,) = source
+        codes = source[0]
         bases, steps, complete = keys
         n_variables, n_lists = codes.shape[1], bases.size
         n_whole = n_variables // size
@@ -49,7 +49,7 @@ def make_dense_combined(size):  # type: ignore[no-untyped-def]
     return list_rows
 
 
-@njit(nogil=True, forceinline=True)
+@njit(nogil=True)
 def list_sparse_combined(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List combinations of neighbouring variables of sparse samples."""
     indptr, indices = source
@@ -66,11 +66,10 @@ def list_sparse_combined(source, keys, first, n_rows, entries, starts, stops):  
             stops[s] += n_lists
 
 
-@njit(nogil=True, forceinline=True)
+@njit(nogil=True)
 def list_dense_held(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List the levels that dense samples hold."""
-    (codes,) = source
-    (offsets,) = keys
+    codes, offsets = source[0], keys[0]
     at = 0
     for s in range(n_rows):
         starts[s] = at
@@ -82,7 +81,7 @@ def list_dense_held(source, keys, first, n_rows, entries, starts, stops):  # typ
         stops[s] = at
 
 
-@njit(nogil=True, forceinline=True)
+@njit(nogil=True)
 def list_sparse_held(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List the levels that sparse samples hold."""
     indptr, indices = source

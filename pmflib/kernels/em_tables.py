@@ -1,8 +1,5 @@
 """Tables of scaled probabilities by entry, and masses by entry brought back to levels."""
 
-import math
-
-import numpy as np
 from numba import njit
 
 
@@ -17,7 +14,8 @@ def fill_levels(sizes, gap, group, bases, steps, levels):  # type: ignore[no-unt
     n_variables = sizes.size
     start, offset = 0, 0
     for j in range(bases.size):
-        first, last = j * group, min((j + 1) * group, n_variables)
+        first = j * group
+        last = first + group if first + group < n_variables else n_variables
         n_entries = 1
         for v in range(last - 1, first - 1, -1):
             steps[v] = n_entries
@@ -33,40 +31,27 @@ def fill_levels(sizes, gap, group, bases, steps, levels):  # type: ignore[no-unt
 
 
 @njit(nogil=True)
-def fill_tables(log_prior, log_factors, levels, least, prior, scaled, table, log_scales):  # type: ignore[no-untyped-def]
-    """Scale every level's probabilities to a maximum of 1, and multiply them by entry.
+def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type: ignore[no-untyped-def]
+    """Multiply scaled probabilities by entry.
 
-    Subtracted in place from log_prior and log_factors: the logarithms of the maxima. Filled are prior (padded,) and
-    table (n_entries, padded), at least ``least`` and 0 in the padding; scaled is work space, of the shape of
-    log_factors; log_scales (n_entries,): what was taken out of each entry, nats. Returns what was taken out of the
-    prior.
+    factors: float64 (n_levels, rank), largest of each row 1. log_maxima: (n_levels,), what was taken out, nats. levels
+    as in `fill_levels`. Filled are table (n_entries, padded), at least ``least``, the padding left as it is, and
+    log_scales (n_entries,): what was taken out of each entry, nats.
     """
-    n_levels, rank = log_factors.shape
-    log_scale = log_prior.max()
-    for f in range(rank):
-        log_prior[f] -= log_scale
-        prior[f] = max(math.exp(log_prior[f]), least)
-    log_maxima = np.empty(n_levels)
-    for level in range(n_levels):
-        largest = log_factors[level, 0]
-        for f in range(1, rank):
-            largest = max(largest, log_factors[level, f])
-        log_maxima[level] = largest
-        for f in range(rank):
-            log_factors[level, f] -= largest
-            scaled[level, f] = math.exp(log_factors[level, f])
+    rank = factors.shape[1]
     for entry in range(levels.shape[0]):
-        row = table[entry]
-        row[:rank] = 1.0
+        log_scales[entry] = 0.0
+        for f in range(rank):
+            table[entry, f] = 1.0
         for k in range(levels.shape[1]):
             level = levels[entry, k]
             if level >= 0:
                 log_scales[entry] += log_maxima[level]
                 for f in range(rank):
-                    row[f] *= scaled[level, f]
+                    table[entry, f] *= factors[level, f]
         for f in range(rank):
-            row[f] = max(row[f], least)
-    return log_scale
+            if table[entry, f] < least:
+                table[entry, f] = least
 
 
 @njit(nogil=True)
