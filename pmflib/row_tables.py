@@ -15,8 +15,8 @@ from pmflib.blocks import Block, DenseBlock
 
 ListArray: TypeAlias = npt.NDArray[np.int32]
 
-TABLE_BYTES = 1 << 20
-"""Size of a table of combined levels, bytes: it and the masses stay in a cache of 2 MiB."""
+TABLE_BYTES = 600_000
+"""Size of a table of combined levels, bytes: it and the masses stay in a cache of 2 MiB, with room for samples."""
 MAX_GROUP = 8
 """Neighbouring variables combined at most."""
 BATCH_BYTES = 24 << 10

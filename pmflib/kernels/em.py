@@ -14,18 +14,22 @@ from numba import njit
 
 from pmflib.kernels.lanes import make_lanes
 
-THRESHOLD = 2.0**-332
-"""About 1e-100: what falls below, relative to the largest product of a segment, is known only to be below."""
+OUTER = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER = OUTER | {"no_cpython_wrapper": True}
+"""Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+
+THRESHOLD = 2.0**-300
+"""About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
 MARGIN = 1e30
 """A row's products are trusted where their sum is this many times what may have been lost."""
-SEGMENT = 24
-"""Table rows multiplied before products are brought back to about 1: none can come near the smallest float64."""
+LONG, SHORT = 64, 16
+"""Table rows multiplied before products are brought back to about 1: at first, and if all of them vanish."""
 SMALL = 1e-200
 LARGE = 1e200
 LOG_2 = math.log(2.0)
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _rescale(values, start, stop):  # type: ignore[no-untyped-def]
     """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
 
@@ -42,7 +46,7 @@ def _rescale(values, start, stop):  # type: ignore[no-untyped-def]
     return exponent
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _find_lost(values, start, stop):  # type: ignore[no-untyped-def]
     """Upper bound of the products that are known only by a bound."""
     lowest = -THRESHOLD
@@ -51,7 +55,7 @@ def _find_lost(values, start, stop):  # type: ignore[no-untyped-def]
     return -lowest
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, at):  # type: ignore[no-untyped-def]
     """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
     rank = log_prior.size
@@ -104,30 +108,47 @@ def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def
     panel = width * n_vectors
     padded = panel * n_panels
 
-    @njit(nogil=True, forceinline=True)
+    @njit(**INNER)
+    def multiply_segments(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
+        """As `multiply_row`, by segments: long ones if the row is, short ones if all products vanish."""
+        segment = LONG if stop - start > LONG else SHORT
+        while True:
+            exponent, last = 0, start
+            for f in range(padded):
+                products[at + f] = prior[f]
+            while last < stop:
+                if last > start:
+                    exponent += _rescale(products, at, at + padded)
+                first, last = last, min(last + segment, stop)
+                for column in range(0, padded, panel):
+                    place = at + column
+                    multiply(
+                        table, entries, first, last, padded, column, products, place, products, place
+                    )
+            lost = _find_lost(products, at, at + padded)
+            total = 0.0
+            for column in range(0, padded, panel):
+                total += settle(products, at + column, THRESHOLD)
+            if segment == SHORT or total > MARGIN * lost:
+                return total, lost, exponent
+            segment = SHORT
+
+    @njit(**INNER, forceinline=True)
     def multiply_row(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
         """Products of one row, what is lost set to 0; returns their sum, what may be lost, and an exponent."""
-        exponent, lost = 0, THRESHOLD
-        last = min(start + SEGMENT, stop)
-        for column in range(0, padded, panel):
-            place = at + column
-            multiply(table, entries, start, last, padded, column, prior, column, products, place)
-        while last < stop:
-            exponent += _rescale(products, at, at + padded)
-            first, last = last, min(last + SEGMENT, stop)
+        if stop - start <= LONG:
+            total = 0.0
             for column in range(0, padded, panel):
                 place = at + column
                 multiply(
-                    table, entries, first, last, padded, column, products, place, products, place
+                    table, entries, start, stop, padded, column, prior, column, products, place
                 )
-            if last == stop:
-                lost = _find_lost(products, at, at + padded)
-        total = 0.0
-        for column in range(0, padded, panel):
-            total += settle(products, at + column, THRESHOLD)
-        return total, lost, exponent
+                total += settle(products, place, THRESHOLD)
+            if total > MARGIN * THRESHOLD:
+                return total, THRESHOLD, 0
+        return multiply_segments(table, entries, start, stop, prior, products, at)
 
-    @njit(nogil=True)
+    @njit(**OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
         products, scales, mass, state_mass,
@@ -167,7 +188,7 @@ def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def
                         )  # fmt: skip
         return log_likelihood + math.log(running)
 
-    @njit(nogil=True)
+    @njit(**OUTER)
     def score(  # type: ignore[no-untyped-def]
         entries, starts, stops, table, prior, levels, log_prior, log_factors,
         log_scales, log_scale, products, log_probs, posteriors,

@@ -18,12 +18,17 @@ _INDEX = ir.IntType(64)
 _DOUBLE = ir.DoubleType()
 
 
+LEAST = 2.0**-400
+"""Least running product: two factors of at least 2**-300 leave it above the subnormal numbers, which are slow."""
+
+
 class Lanes(NamedTuple):
     """Operations on panels of ``width * n_vectors`` float64; offsets count float64, not bytes."""
 
     multiply: Callable[..., Any]
     """(table, rows, start, stop, stride, column, source, source_at, target, target_at): the panel of the target
-    becomes the source's times those of ``table[rows[i] * stride + column]``, start <= i < stop; rows are int32."""
+    becomes the source's times those of ``table[rows[i] * stride + column]``, start <= i < stop; rows are int32.
+    Products are raised to ``LEAST`` after every second row."""
     settle: Callable[..., Any]
     """(values, at, threshold) -> float: what is not above the threshold becomes 0; returns the sum of the rest."""
     spread: Callable[..., Any]
@@ -67,9 +72,14 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
         return builder.add(builder.mul(row, stride), column)
 
     def repeat(
-        builder: Any, start: Any, stop: Any, carried: list[Any], body: Callable[..., list[Any]]
+        builder: Any,
+        start: Any,
+        stop: Any,
+        step: int,
+        carried: list[Any],
+        body: Callable[..., list[Any]],
     ) -> list[Any]:
-        """Loop from start to stop with values carried in registers."""
+        """Loop from start to below stop with values carried in registers."""
         before = builder.block
         loop, end = builder.append_basic_block("loop"), builder.append_basic_block("end")
         builder.cbranch(builder.icmp_signed("<", start, stop), loop, end)
@@ -77,7 +87,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
         i = builder.phi(_INDEX)
         now = [builder.phi(vector) for _ in carried]
         new = body(i, now)
-        following = builder.add(i, ir.Constant(_INDEX, 1))
+        following = builder.add(i, ir.Constant(_INDEX, step))
         i.add_incoming(start, before)
         i.add_incoming(following, builder.block)
         for phi, first, last in zip(now, carried, new, strict=True):
@@ -106,14 +116,23 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             tables, indices, sources, targets = data(context, builder, signature, args, 0, 1, 6, 8)
 
-            def body(i: Any, now: list[Any]) -> list[Any]:
-                place = find_panel(builder, indices, i, args[4], args[5])
-                return [
-                    builder.fmul(a, b)
-                    for a, b in zip(now, load(builder, tables, place), strict=True)
-                ]
+            least = ir.Constant(vector, [LEAST] * width)
 
-            products = repeat(builder, args[2], args[3], load(builder, sources, args[7]), body)
+            def multiply_by(i: Any, now: list[Any]) -> list[Any]:
+                place = find_panel(builder, indices, i, args[4], args[5])
+                factors = load(builder, tables, place)
+                return [builder.fmul(a, b) for a, b in zip(now, factors, strict=True)]
+
+            def multiply_by_two(i: Any, now: list[Any]) -> list[Any]:
+                now = multiply_by(builder.add(i, ir.Constant(_INDEX, 1)), multiply_by(i, now))
+                above = [builder.fcmp_ordered(">", value, least) for value in now]
+                return [builder.select(a, b, least) for a, b in zip(above, now, strict=True)]
+
+            n_even = builder.and_(builder.sub(args[3], args[2]), ir.Constant(_INDEX, -2))
+            even = builder.add(args[2], n_even)
+            products = load(builder, sources, args[7])
+            products = repeat(builder, args[2], even, 2, products, multiply_by_two)
+            products = repeat(builder, even, args[3], 1, products, multiply_by)
             store(builder, products, targets, args[9])
             return context.get_dummy_value()
 
@@ -172,7 +191,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
                 add_to(tables, find_panel(builder, indices, i, args[4], args[5]))
                 return []
 
-            repeat(builder, args[2], args[3], [], body)
+            repeat(builder, args[2], args[3], 1, [], body)
             add_to(totals, args[5])
             return context.get_dummy_value()
 
