@@ -15,8 +15,12 @@ from pmflib.blocks import Block, DenseBlock
 
 ListArray: TypeAlias = npt.NDArray[np.int32]
 
-TABLE_BYTES = 600_000
-"""Size of a table of combined levels, bytes: it and the masses stay in a cache of 2 MiB, with room for samples."""
+TABLE_BYTES = 1 << 20
+"""Size of a table, bytes, at which a table row costs about twice as much as one in the nearest cache."""
+MAX_TABLE_BYTES = 2 << 20
+"""Size of the largest table of combined levels, bytes; there is another one for masses."""
+ENTRY_COST = 3.0
+"""Making an entry of the tables and taking it apart, once per block, in table rows multiplied and added to."""
 MAX_GROUP = 8
 """Neighbouring variables combined at most."""
 BATCH_BYTES = 24 << 10
@@ -56,20 +60,23 @@ class Entries:
 def choose_layout(n_rows: int, n_observed: int, offsets: IntArray, padded: int) -> Layout:
     """Choose how many variables to combine.
 
-    The cost of a layout is the number of table rows multiplied and added to, over all samples, and about twice as
-    many for each entry, once, to make the table and take it apart. Layouts whose table is above ``TABLE_BYTES`` are
-    left out.
+    The cost of a layout is the number of table rows multiplied and added to, over all samples, dearer as the table
+    outgrows the caches, and ``ENTRY_COST`` for each entry.
     """
     sizes = np.diff(offsets)
     complete = n_observed == n_rows * sizes.size
-    best, least = Layout(0, False), float(n_observed + 2 * offsets[-1])
+
+    def cost(n_listed: float, n_entries: float) -> float:
+        return n_listed * (1 + n_entries * padded * 8 / TABLE_BYTES) + ENTRY_COST * n_entries
+
+    best, least = Layout(0, False), cost(n_observed, float(offsets[-1]))
     for group in range(1, MAX_GROUP + 1):
         n_entries = _count_entries(sizes + (not complete), group)
-        if n_entries * padded * 8 > TABLE_BYTES:
+        if group > 1 and n_entries * padded * 8 > MAX_TABLE_BYTES:
             break
-        cost = n_rows * -(-sizes.size // group) + 2.0 * n_entries
-        if cost < least:
-            best, least = Layout(group, complete), cost
+        found = cost(n_rows * -(-sizes.size // group), n_entries)
+        if found < least:
+            best, least = Layout(group, complete), found
     return best
 
 
