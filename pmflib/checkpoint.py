@@ -50,7 +50,7 @@ def save_state(path: Path, state: EMState) -> None:
         "log_likelihoods": np.array(state.log_likelihoods),
         "held_out": np.array(state.held_out),
         "converged": np.array(state.converged),
-        "passes_saved": np.array(state.passes_saved),
+        "acceleration": np.array([state.stretch, state.reach, state.passes_saved]),
     }
     if state.best_prior is not None and state.best_factors is not None:
         arrays |= {"best_prior": state.best_prior, "best_factors": state.best_factors}
@@ -75,7 +75,7 @@ def load_state(path: Path) -> EMState | None:
         bool(arrays["converged"]),
         _find_model(arrays, "origin"),
         _find_model(arrays, "refuge"),
-        float(arrays["passes_saved"]),
+        *arrays["acceleration"].tolist(),
     )
 
 

@@ -11,10 +11,13 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
 from pmflib.errors import PmfError
-from pmflib.squarem import Model, extrapolate
+from pmflib.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
 
 FLOOR = 1e-300
 """Probabilities are floored here before their logarithm is taken, and nowhere else."""
+
+CYCLE = 2
+"""Passes from one extrapolation that is kept to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +206,10 @@ class EMState:
     refuge
         With acceleration, what plain EM would have gone on with, while the current model is an extrapolation that is
         not judged yet.
+    stretch
+        Of the extrapolation that is not judged yet.
+    reach
+        Longest stretch of the next extrapolation.
     passes_saved
         Passes that acceleration has saved so far, by what it has gained in units of the pass before.
     """
@@ -217,6 +224,8 @@ class EMState:
     converged: bool = False
     origin: Model | None = None
     refuge: Model | None = None
+    stretch: float = 1.0
+    reach: float = FIRST_REACH
     passes_saved: float = 0.0
 
     @property
@@ -375,25 +384,28 @@ def _advance(
     loss = -(statistics.log_likelihood + penalty) / n_rows
     log_likelihood = statistics.log_likelihood / n_rows
     if state.refuge is not None and not loss <= state.loss_history[-1]:
+        # the extrapolation went too far: back to where plain EM would be, and shorter next time
         return replace(
             state,
             prior=state.refuge[0],
             factors=state.refuge[1],
             refuge=None,
+            reach=max(state.stretch / GROWTH, LEAST_REACH),
             loss_history=(*state.loss_history, state.loss_history[-1]),
             log_likelihoods=(*state.log_likelihoods, state.log_likelihoods[-1]),
             passes_saved=state.passes_saved - 1,
         )
+    reach, saved = state.reach, state.passes_saved
+    if state.refuge is not None:
+        reach *= GROWTH if state.stretch >= reach else 1.0
+        saved += _count_saved(state.loss_history, loss)
     here = state.prior, state.factors
     new = m_step(statistics, offsets, smoothing, *here)
-    saved, origin, refuge = state.passes_saved, None, None
-    if state.refuge is not None:
-        saved += _count_saved(state.loss_history, loss)
-    if accelerate:
-        if state.origin is None:
-            origin = here
-        else:
-            new, refuge = extrapolate(state.origin, here, new, offsets), new
+    origin, refuge, stretch = here if accelerate else None, None, 1.0
+    if accelerate and state.origin is not None:
+        ahead, stretch = extrapolate(state.origin, here, new, offsets, reach)
+        if stretch > 1:
+            new, origin, refuge = ahead, None, new
     return replace(
         state,
         prior=new[0],
@@ -402,6 +414,8 @@ def _advance(
         log_likelihoods=(*state.log_likelihoods, log_likelihood),
         origin=origin,
         refuge=refuge,
+        stretch=stretch,
+        reach=reach,
         passes_saved=saved,
     )
 
