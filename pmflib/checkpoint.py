@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pmflib.arrays import IntArray
 from pmflib.em import EMState
+from pmflib.squarem import Model
 from pmflib.store.artefacts import replace_file
 
 
@@ -49,9 +50,13 @@ def save_state(path: Path, state: EMState) -> None:
         "log_likelihoods": np.array(state.log_likelihoods),
         "held_out": np.array(state.held_out),
         "converged": np.array(state.converged),
+        "acceleration": np.array([state.stretch, state.reach, state.passes_saved]),
     }
     if state.best_prior is not None and state.best_factors is not None:
         arrays |= {"best_prior": state.best_prior, "best_factors": state.best_factors}
+    for name, model in (("origin", state.origin), ("refuge", state.refuge)):
+        if model is not None:
+            arrays |= {f"{name}_prior": model[0], f"{name}_factors": model[1]}
     _save(path, arrays)
 
 
@@ -68,7 +73,16 @@ def load_state(path: Path) -> EMState | None:
         arrays.get("best_prior"),
         arrays.get("best_factors"),
         bool(arrays["converged"]),
+        _find_model(arrays, "origin"),
+        _find_model(arrays, "refuge"),
+        *arrays["acceleration"].tolist(),
     )
+
+
+def _find_model(arrays: dict[str, npt.NDArray[Any]], name: str) -> Model | None:
+    if f"{name}_prior" not in arrays:
+        return None
+    return arrays[f"{name}_prior"], arrays[f"{name}_factors"]
 
 
 def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:

@@ -105,11 +105,13 @@ class EMConfig(_Section):
 
     max_passes: Annotated[int, Field(ge=0)] = 200
     tol: Annotated[float, Field(ge=0)] = 1e-6
-    """Stop when the objective's relative change is below this."""
+    """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     smoothing: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal."""
     patience: Annotated[int, Field(ge=1)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+    accelerate: bool = False
+    """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
 
 
 class EvaluateConfig(_Section):

@@ -116,6 +116,7 @@ def _write(
             tol=em.tol,
             validate=validate,
             patience=em.patience,
+            accelerate=em.accelerate,
             on_pass=_keep_and_report(work / "state.npz", em.max_passes),
         )
     report("refine", state.n_passes, state.n_passes, _describe(state))
@@ -132,6 +133,7 @@ def _write(
         "passes": state.n_passes,
         "best_pass": result.best_pass,
         "converged": result.converged,
+        "passes_saved": round(result.passes_saved),
         "log_likelihood_per_row": list(state.log_likelihoods),
         "held_out_per_row": list(state.held_out),
     }
