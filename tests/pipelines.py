@@ -29,7 +29,9 @@ def draw_codes(n_rows, cardinalities, *, seed=0, missing=0.2):
     coin = rng.integers(0, 2, (n_rows, 1))
     likely = np.where(coin == 1, sizes - 1, 0)
     codes = np.where(
-        rng.random((n_rows, sizes.size)) < 0.7, likely, rng.integers(0, sizes, (n_rows, sizes.size))
+        rng.random((n_rows, sizes.size)) < 0.85,
+        likely,
+        rng.integers(0, sizes, (n_rows, sizes.size)),
     )
     codes[rng.random(codes.shape) < missing] = -1
     return codes

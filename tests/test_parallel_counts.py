@@ -47,7 +47,7 @@ def test_tell_count__outside_a_worker_does_nothing():
 
 
 def test_encode_wide__tells_the_rows_of_every_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.ingest.csv_rows.CSV_BYTES", 1000)
+    monkeypatch.setattr("pmflib.ingest.csv_feed.CSV_BYTES", 1000)
     (tmp_path / "a.csv").write_text("a\n" + "0\n1\n" * 900 + "0,1\n")
     schema = Schema((Variable("a", ("0", "1")),))
     told = []

@@ -143,7 +143,7 @@ def test_score__predicts_the_party(ran, monkeypatch, capsys):
     answer = json.loads(capsys.readouterr().out)
     table = pq.read_table(answer["path"])
     truth = [line.split(",")[0] for line in VOTES.read_text().splitlines()]
-    found = dict(zip(table["row"].to_pylist(), table["party"].to_pylist(), strict=True))
+    found = dict(zip(table["row"].to_pylist(), table["party.label"].to_pylist(), strict=True))
     correct = [found[place] == party for place, party in enumerate(truth, 1)]
     assert sum(correct) / len(correct) > 0.85
 

@@ -35,5 +35,5 @@ def fitted(pipeline, tmp_path, workers):
     """Configuration and references of a small wide pipeline."""
     schema = make_schema(3, 2, 4, 2)
     config = pipeline(schema, {})
-    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(240, schema.cardinalities)))
+    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(800, schema.cardinalities)))
     return config, run_to_model(config, workers)

@@ -28,7 +28,7 @@ def test_publish__first_model_and_again(published, workers):
     config, stages, facts, live = published
     assert (facts["verdict"], live) == ("first model of this pipeline", stages["model"])
     assert facts["config"] == config.digest
-    assert (facts["rows"]["rows_in"], facts["model"]["rank"]) == (240, 2)
+    assert (facts["rows"]["rows_in"], facts["model"]["rank"]) == (800, 2)
     assert "quarantine" not in facts
     _, again, live = run_and_publish(config, workers)
     assert (again["verdict"], live) == ("the live model, unchanged", stages["model"])

@@ -39,7 +39,7 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
     codes = np.array([CODES[int(row["sample"][1:])] for row in rows])
     assert len({row["sample"] for row in rows}) == 120
     pmf = model.predict_proba(codes, "v2")
-    assert [row["v2"] for row in rows] == [str(code) for code in pmf.argmax(axis=1)]
+    assert [row["v2.label"] for row in rows] == [str(code) for code in pmf.argmax(axis=1)]
     np.testing.assert_allclose([row["v2.probability"] for row in rows], pmf.max(axis=1))
     np.testing.assert_allclose([row["v2.expected"] for row in rows], pmf @ np.arange(4))
     np.testing.assert_allclose([row["log_prob"] for row in rows], model.log_prob(codes))
