@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,16 +29,21 @@ from pmflib.errors import (
     SourceError,
     StoreError,
 )
+from pmflib.schema.variable import DEFAULT_MISSING
 
 app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs.",
+    epilog="Begin with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
+    "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
+    "130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-out = Console(soft_wrap=False)
-err = Console(stderr=True)
+# texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
 
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: 2,
@@ -47,6 +53,11 @@ EXIT_CODES: dict[type[PmfError], int] = {
     StoreError: 4,
     MemoryPlanError: 5,
 }
+
+NOTES_SHOWN = 20
+
+FAR = "../../.."
+"""Beginning of a relative path that a person can no longer follow."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]
@@ -62,9 +73,14 @@ def main() -> None:
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     try:
         app()
-    except KeyboardInterrupt:
-        err.print("interrupted: the store is valid; the same command goes on from here")
-        sys.exit(130)
+    except SystemExit as ending:
+        # what typer makes of Ctrl-C, without a word
+        if ending.code == 130:
+            err.print(
+                "interrupted: the store is valid; the same command goes on from here",
+                soft_wrap=True,
+            )
+        raise
     except Exception as error:
         if debug:
             raise
@@ -113,7 +129,9 @@ def _show_facts(facts: dict[str, Any], as_json: bool) -> None:
         return
     for table in make_facts_tables(facts):
         out.print(table)
-    out.print(f"Live model: {facts['verdict']}")
+    out.print(f"\nLive model: {facts['verdict']}")
+    if "quarantine" in facts:
+        out.print(f"Quarantined rows: {facts['quarantine']}", markup=False, highlight=False)
 
 
 @app.command()
@@ -149,7 +167,7 @@ def demo(
     columns = ("true prior", "recovered", "largest error of a conditional probability")
     out.print(make_table("Latent states", columns, states))
     out.print(f"Factor MSE against the truth: {facts['truth']['factor_mse']:.3g}")
-    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'")
+    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'", highlight=False)
 
 
 @app.command()
@@ -166,9 +184,16 @@ def infer(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
+    no_header: Annotated[
+        bool,
+        typer.Option("--no-header", help="The first row is data: columns are named c1, c2, ..."),
+    ] = False,
     delimiter: Annotated[str, typer.Option(help="Of CSV files; \\t is a tab.")] = ",",
     missing: Annotated[
-        list[str] | None, typer.Option(help="Text that means 'not given'; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Text that means 'not given', besides '', NA, NaN, null; may be repeated."
+        ),
     ] = None,
     min_count: Annotated[
         int, typer.Option(min=1, help="Long logs: answers that a variable must have.")
@@ -183,8 +208,12 @@ def infer(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data, for a person to review."""
-    from pmflib.ingest import draft_schema, find_sources
+    """Draft schema.json and pipeline.toml from data, for a person to review.
+
+    Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
+    answer of a sample to a variable.
+    """
+    from pmflib.ingest import draft_schema, find_sources, number_columns
 
     targets = (output / "schema.json", output / "pipeline.toml")
     if existing := [str(target) for target in targets if target.exists()]:
@@ -192,7 +221,7 @@ def infer(
     absolute = path if "://" in path else str(Path(path).resolve())
     fields: dict[str, Any] = {
         "path": absolute,
-        "layout": "wide" if variable is None else "long",
+        "layout": "wide" if variable is None and value is None and time is None else "long",
         "sample": sample,
         "variable": variable,
         "value": value,
@@ -200,9 +229,16 @@ def infer(
         "delimiter": delimiter.replace("\\t", "\t"),
         "columns": None if columns is None else tuple(columns.split(",")),
     }
-    source = make_source(fields | ({"missing": tuple(missing)} if missing else {}))
+    if missing:
+        fields["missing"] = tuple(dict.fromkeys([*DEFAULT_MISSING, *missing]))
+    source = make_source(fields)
+    found = find_sources(absolute)
+    if no_header:
+        if columns is not None:
+            raise ConfigError("--no-header names the columns itself; give it or --columns")
+        source = source.model_copy(update={"columns": number_columns(found[0], source)})
     schema, notes = draft_schema(
-        find_sources(absolute), source, max_levels=max_levels, bins=bins, min_count=min_count
+        found, source, max_levels=max_levels, bins=bins, min_count=min_count
     )
     output.mkdir(parents=True, exist_ok=True)
     schema.save(targets[0], review=notes)
@@ -211,16 +247,25 @@ def infer(
         _print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return
     out.print(f"{schema.n_variables} variables with {schema.n_levels} levels in all")
-    for note in notes[:20]:
-        out.print(f"review: {note}", markup=False)
-    out.print(f"Wrote {targets[0]} and {targets[1]}; review them, then: pmf run {targets[1]}")
+    for note in notes[:NOTES_SHOWN]:
+        out.print(f"review: {note}", markup=False, highlight=False)
+    if notes[NOTES_SHOWN:]:
+        out.print(f"review: all {len(notes)} notes stand in {targets[1]}", markup=False)
+    command = f"pmf run {shlex.quote(str(targets[1]))}"
+    out.print(
+        f"Wrote {targets[0]} and {targets[1]}; review them, then: {command}",
+        markup=False,
+        highlight=False,
+    )
 
 
 def _relative(source: SourceConfig, base: Path) -> SourceConfig:
-    """Source as seen from the folder of the configuration."""
+    """Source as seen from the folder of the configuration; data far away from it keep their full path."""
     path = str(source.path)
-    seen = path if "://" in path else os.path.relpath(path, base.resolve())
-    return source.model_copy(update={"path": seen})
+    if "://" not in path:
+        near = os.path.relpath(path, base.resolve())
+        path = path if near.startswith(FAR) else near
+    return source.model_copy(update={"path": path})
 
 
 @app.command()

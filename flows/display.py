@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,11 +16,25 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tasks.stage import Progress as StageProgress
 from tasks.stage import listen
+
+LINE_SECONDS = 30.0
+"""Between lines on a stage that is under way, where there is no terminal."""
+
+VARIABLES_SHOWN = 8
+"""Of the variables that had values which are no level."""
+
+ROWS = {
+    "samples": "samples",
+    "observed": "observed answers",
+    "rows_in": "rows read",
+    "rows_encoded": "rows used",
+    "rows_quarantined": "rows in quarantine",
+}
 
 
 @contextmanager
@@ -31,30 +46,41 @@ def show_progress(console: Console) -> Iterator[None]:
         return
     columns = (
         TextColumn("{task.description:>16}"),
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+        # the text gives way where the terminal is narrow
+        TextColumn(
+            "{task.fields[text]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
     )
-    with Progress(*columns, console=console) as bars, listen(_BarDrawer(bars)):
+    with Progress(*columns, console=console, expand=True) as bars, listen(_BarDrawer(bars)):
         yield
 
 
 class _LinePrinter:
-    """A line when a stage starts, and when it is done: logs of scheduled runs stay short."""
+    """A line when a stage is done, and in a long one every half minute: logs of scheduled runs stay short."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._last: str | None = None
+        self._began: dict[str, float] = {}
+        self._spoke = time.monotonic()
 
     def __call__(self, progress: StageProgress) -> None:
-        line = f"{progress.stage}: {progress.done} of {progress.total}"
+        now = time.monotonic()
+        began = self._began.setdefault(progress.stage, now)
         done = progress.done >= progress.total
-        if done or progress.stage != self._last:
-            self._console.print(
-                f"{line}  {progress.text}".rstrip(), highlight=False, soft_wrap=True
-            )
-        self._last = progress.stage
+        if not done and now < max(began, self._spoke) + LINE_SECONDS:
+            return
+        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {now - began:,.0f} s"
+        text = f", {progress.text}" if progress.text else ""
+        self._console.print(line + text, markup=False, highlight=False, soft_wrap=True)
+        self._spoke = now
+        if done:
+            # a stage may come again, as when the live model is evaluated
+            del self._began[progress.stage]
 
 
 class _BarDrawer:
@@ -66,24 +92,28 @@ class _BarDrawer:
 
     def __call__(self, progress: StageProgress) -> None:
         if progress.stage not in self._known:
-            self._known[progress.stage] = self._bars.add_task(progress.stage, text="")
+            self._known[progress.stage] = self._bars.add_task(progress.stage, total=None, text="")
+        # of a single unit nothing can be seen but that it is under way: the bar moves to and fro
+        known = progress.total > 1 or progress.done
         self._bars.update(
             self._known[progress.stage],
             completed=progress.done,
-            total=progress.total or None,
+            total=progress.total if known else None,
             text=progress.text,
         )
 
 
-def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """Table of values for a person; numbers are shortened and set to the right."""
-    table = Table(title=Text(title, no_wrap=True), title_justify="left")
+def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
+    """Table of values for a person under its title; numbers are shortened and set to the right."""
+    table = Table()
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(format_value, row))
-    return table
+        # texts come from the data: a "[" in them is no markup
+        table.add_row(*(Text(format_value(value)) for value in row))
+    # a title of the table itself would be cut to the table's width
+    return Group("", Text(title, style="bold"), table)
 
 
 def format_value(value: Any) -> str:
@@ -99,11 +129,15 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def make_facts_tables(facts: Mapping[str, Any]) -> list[Table]:
+def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     """Tables of a run's facts: rows, model, scores against the baseline."""
     rows, model, scores = facts["rows"], facts["model"], facts["scores"]
-    wanted = ("rows_in", "rows_encoded", "rows_quarantined", "reasons", "samples", "observed")
-    tables = [make_table("Rows", ("what", "how many"), [(k, rows[k]) for k in wanted if k in rows])]
+    counted = [(label, rows[key]) for key, label in ROWS.items() if key in rows]
+    counted += [(f"  {reason}", n) for reason, n in rows.get("reasons", {}).items()]
+    if made_missing := rows.get("cells_made_missing"):
+        most = dict(list(made_missing.items())[:VARIABLES_SHOWN])
+        counted.append(("unknown levels taken as missing", most))
+    tables = [make_table("Rows", ("what", "how many"), counted)]
     known = ("method", "rank", "passes", "best_pass", "converged")
     tables.append(make_table("Model", ("what", "value"), [(k, model[k]) for k in known]))
     if scores.get("hidden_cells"):

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from flows.run_history import wait_until_stored
 from pmflib.errors import StoreError
+from pmflib.store.artefacts import refuse_unwritable
 
 START_SECONDS = 120.0
 DRAIN_SECONDS = 15.0
@@ -81,6 +82,13 @@ class PrefectApi:
     ) -> None:
         if self._process is None:
             return
+        if kind is not None and kind.__name__ == "PrefectHTTPStatusError":
+            self.stop()
+            raise StoreError(
+                f"home={str(self.home)!r}: the Prefect server could not record the run "
+                f"({str(error).partition(' for url')[0]}); see that its disk has room, then run "
+                f"again; server.log there may say more"
+            ) from error
         try:
             if self._process.poll() is not None or not wait_until_stored(
                 self._since, DRAIN_SECONDS
@@ -104,11 +112,12 @@ class PrefectApi:
         _refresh_settings()
 
     def _start(self) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
+        with refuse_unwritable(self.home.parent):
+            self.home.mkdir(parents=True, exist_ok=True)
         root = str(Path(__file__).resolve().parents[1])
         # -P: a prefect.py in the user's folder must not be taken for Prefect.
         command = [sys.executable, "-P", "-c", _LAUNCH, root, str(self.home)]
-        with open(self.home / "server.log", "ab") as log:
+        with refuse_unwritable(self.home.parent), open(self.home / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
                 env=os.environ | _server_environment(self.home),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import FloatArray, IntArray
 
 SPARSE_BELOW = 0.25
 """Share of observed cells below which level indices (4 bytes each) take less room than codes (1 byte a cell)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseBlock:
     """Samples as codes.
 
@@ -22,19 +23,33 @@ class DenseBlock:
     ----------
     codes
         int8 or int16 of shape (n_rows, n_variables); -1 is missing.
+    weights
+        float64 of shape (n_rows,), above 0: how many samples each row stands for; None is one each. EM looks at them,
+        counting does not.
     """
 
     codes: IntArray
+    weights: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
-        """Number of samples."""
+        """Number of rows."""
         return len(self.codes)
+
+    @property
+    def n_samples(self) -> float:
+        """Number of samples that the rows stand for."""
+        return self.n_rows if self.weights is None else float(self.weights.sum())
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Number of observed cells."""
+        return int(np.count_nonzero(self.codes >= 0))
 
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.codes.nbytes
+        return self.codes.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
     def to_codes(self, offsets: IntArray) -> IntArray:
         """Codes of shape (n_rows, n_variables); -1 is missing."""
@@ -46,15 +61,17 @@ class DenseBlock:
         indptr = np.zeros(self.n_rows + 1, np.int64)
         np.cumsum(np.bincount(rows, minlength=self.n_rows), out=indptr[1:])
         return SparseBlock(
-            indptr, (offsets[variables] + self.codes[rows, variables]).astype(np.int32)
+            indptr,
+            (offsets[variables] + self.codes[rows, variables]).astype(np.int32),
+            self.weights,
         )
 
     def take(self, rows: IntArray) -> DenseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
-        return DenseBlock(self.codes[rows])
+        return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseBlock:
     """Samples as rows of level indices: what was observed, and nothing else.
 
@@ -64,20 +81,34 @@ class SparseBlock:
         int64 of shape (n_rows + 1,): row s owns ``indices[indptr[s]:indptr[s + 1]]``.
     indices
         int32 of shape (n_observed,), level indices ``offsets[variable] + code``, increasing within a row.
+    weights
+        As in `DenseBlock`.
     """
 
     indptr: IntArray
     indices: IntArray
+    weights: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
-        """Number of samples."""
+        """Number of rows."""
         return len(self.indptr) - 1
+
+    @property
+    def n_samples(self) -> float:
+        """Number of samples that the rows stand for."""
+        return self.n_rows if self.weights is None else float(self.weights.sum())
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed cells."""
+        return len(self.indices)
 
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.indptr.nbytes + self.indices.nbytes
+        weights = 0 if self.weights is None else self.weights.nbytes
+        return self.indptr.nbytes + self.indices.nbytes + weights
 
     def to_codes(self, offsets: IntArray) -> IntArray:
         """Codes of shape (n_rows, n_variables), int8, or int16 where a variable has more than 127 levels."""
@@ -97,7 +128,8 @@ class SparseBlock:
         lengths = np.diff(self.indptr)[rows]
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], lengths)
-        return SparseBlock(indptr, self.indices[places])
+        weights = None if self.weights is None else self.weights[rows]
+        return SparseBlock(indptr, self.indices[places], weights)
 
 
 Block: TypeAlias = DenseBlock | SparseBlock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -104,11 +105,13 @@ class EMConfig(_Section):
 
     max_passes: Annotated[int, Field(ge=0)] = 200
     tol: Annotated[float, Field(ge=0)] = 1e-6
-    """Stop when the objective's relative change is below this."""
+    """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     smoothing: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal."""
     patience: Annotated[int, Field(ge=1)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+    accelerate: bool = False
+    """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
 
 
 class EvaluateConfig(_Section):
@@ -242,13 +245,33 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
     for problem in error.errors():
         # below the option stand the names of alternative types: one mistake, one line
         where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
-        messages.setdefault(where, []).append(problem["msg"].removeprefix("Value error, "))
+        messages.setdefault(where, []).append(
+            _word(problem["type"], problem["msg"], where, section)
+        )
         if problem["type"] not in {"missing", "value_error"}:
             given.setdefault(where, f" (given: {problem['input']!r})")
     return [
         f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
         for where, said in messages.items()
     ]
+
+
+def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
+    """Say what is wrong with an option, and what it could have been."""
+    if kind == "missing":
+        return "is required"
+    if kind != "extra_forbidden":
+        return message.removeprefix("Value error, ")
+    *outer, name = where.split(".")
+    fields = section.model_fields
+    for step in outer:
+        inner = next(f.annotation for n, f in fields.items() if step in (n, f.alias))
+        assert isinstance(inner, type)
+        assert issubclass(inner, BaseModel)
+        fields = inner.model_fields
+    known = [f.alias or n for n, f in fields.items() if n != "base"]
+    close = difflib.get_close_matches(name, known, n=3)
+    return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")
 
 
 def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) -> str:
@@ -270,19 +293,25 @@ def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) 
     given = source.model_dump(mode="json", exclude_defaults=True)
     # JSON strings and lists of strings are TOML as well
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
-    comments = [f"# review: {note}" for note in notes]
+    # what notes quote from data may hold line ends, which would end the comment
+    comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
     return "\n".join(
         [
+            "# What is not set here has a default; `python -m pydoc pmflib.config` shows every option.",
             *comments,
-            "[source]",
+            "",
+            "[source]  # relative paths start from the folder of this file",
             *lines,
             "",
             "[schema]",
             'file = "schema.json"',
             'on_unknown_level = "quarantine"  # or "missing", "error"',
             "",
+            "[store]",
+            'path = "store"  # results, and what is needed to go on from them',
+            "",
             "[model]",
-            f"rank = {rank}  # number of latent states",
+            f"rank = {rank}  # number of latent states: compare the scores of several",
             "",
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",

@@ -15,10 +15,12 @@ from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
 from pmflib.store.arrays import (
+    add_arrays,
     check_kind,
     create_array,
     open_group,
     read_arrays,
+    read_rows,
     refuse_damage,
     write_arrays,
 )
@@ -27,7 +29,7 @@ DEFAULT_FOLDS = 16
 KIND = "pair counts"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairCounts:
     """How often each pair of levels occurs together, by fold.
 
@@ -123,9 +125,13 @@ class PairCounts:
         Raises
         ------
         SchemaError
-            If a fold is outside [0, n_folds).
+            If a fold is outside [0, n_folds), or named twice.
         """
         wanted = list(folds)
+        if len(set(wanted)) < len(wanted):
+            raise SchemaError(
+                f"folds {wanted} has a fold twice; its samples would be counted twice"
+            )
         if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
             raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
         return PairCounts(self.schema, self.tables[wanted], self.n_rows[wanted])
@@ -180,9 +186,9 @@ class PairCounts:
         folds = [fold for fold in range(n_rows.size) if fold not in left_out]
         total = cls.zero(schema, 1)
         with refuse_damage(Path(path)):
-            stored = open_group(Path(path))["counts"]
+            group = open_group(Path(path))
             for fold in folds:
-                total.tables[0] += np.asarray(stored[fold])  # type: ignore[index]
+                total.tables[0] += read_rows(group, "counts", fold, fold + 1)[0]
         total.n_rows[0] = n_rows[folds].sum()
         return total
 
@@ -208,12 +214,7 @@ class CountsWriter:
             "units": "samples",
             "schema": schema.to_json(),
         }
-        arrays = {
-            "samples": (np.zeros(n_folds, np.int64), ("fold",)),
-            "support": (np.zeros((schema.n_variables,) * 2, np.int64), ("variable", "co_variable")),
-            "offsets": (schema.offsets, ("variable_edge",)),
-        }
-        write_arrays(path, arrays, attributes)
+        write_arrays(path, {"offsets": (schema.offsets, ("variable_edge",))}, attributes)
         self.schema = schema
         self._group = open_group(path, mode="a")
         # a fold is a chunk: one writer, and training totals read what they need
@@ -225,10 +226,11 @@ class CountsWriter:
             ("fold", "level", "co_level"),
             chunk_rows=1,
         )
+        self._samples = np.zeros(n_folds, np.int64)
         self._support = np.zeros((schema.n_variables,) * 2, np.int64)
 
     def write(self, fold: int, table: IntArray, n_rows: int) -> None:
-        """Write the counts of a fold.
+        """Write the counts of a fold; each fold must be written, be it with zeros.
 
         Parameters
         ----------
@@ -240,12 +242,17 @@ class CountsWriter:
             Samples counted.
         """
         self._counts[fold] = table
-        self._group["samples"][fold] = n_rows  # type: ignore[index]
+        self._samples[fold] = n_rows
         self._support += sum_by_pair(table, self.schema.offsets)
 
     def close(self) -> None:
-        """Write the supports of the pairs: samples that hold both variables, symmetric."""
-        self._group["support"][...] = self._support + np.triu(self._support, 1).T  # type: ignore[index]
+        """Write the samples of each fold, and the supports of the pairs: samples that hold both variables."""
+        support = self._support + np.triu(self._support, 1).T
+        arrays = {
+            "samples": (self._samples, ("fold",)),
+            "support": (support, ("variable", "co_variable")),
+        }
+        add_arrays(self._group, arrays)
 
 
 def _read_header(path: Path) -> tuple[Schema, IntArray]:
@@ -274,7 +281,7 @@ def sum_by_pair(table: IntArray, offsets: IntArray) -> IntArray:
 
 
 def count_pairs(
-    codes: IntArray,
+    codes: object,
     cardinalities: IntArray | Sequence[int] | Schema,
     *,
     n_folds: int = DEFAULT_FOLDS,
@@ -284,7 +291,7 @@ def count_pairs(
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables); -1 is missing.
+        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
     cardinalities
         Number of levels of each variable, shape (n_variables,); or a schema.
     n_folds
@@ -312,7 +319,7 @@ def count_pairs(
         if isinstance(cardinalities, Schema)
         else Schema.from_cardinalities(cardinalities)
     )
-    codes = schema.check_codes(np.asarray(codes))
+    codes = schema.encode(codes)
     total = PairCounts.zero(schema, n_folds)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)
     for fold in range(n_folds):

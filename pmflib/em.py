@@ -9,14 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import Block, DenseBlock
+from pmflib.blocks import Block
 from pmflib.errors import PmfError
+from pmflib.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
 
 FLOOR = 1e-300
 """Probabilities are floored here before their logarithm is taken, and nowhere else."""
 
+CYCLE = 2
+"""Passes from one extrapolation that is kept to the next."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class EMStatistics:
     """Sufficient statistics of some samples under one model.
 
@@ -29,13 +33,13 @@ class EMStatistics:
     log_likelihood
         Nats, over the samples.
     n_rows
-        Number of samples.
+        Number of samples, or the sum of their weights.
     """
 
     level_mass: FloatArray
     state_mass: FloatArray
     log_likelihood: float
-    n_rows: int
+    n_rows: float
 
     @classmethod
     def zero(cls, n_levels: int, rank: int) -> EMStatistics:
@@ -60,7 +64,7 @@ class EMStatistics:
         return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Smoothing:
     """Dirichlet pseudo-counts.
 
@@ -136,21 +140,13 @@ def em_statistics(
     ----------
     Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
     """
-    from pmflib.kernels.em import (
-        add_statistics_dense,
-        add_statistics_sparse,
-    )  # numba loads on first use
+    from pmflib.row_tables import add_block
 
     level_mass, state_mass = np.zeros_like(log_factors), np.zeros_like(log_prior)
-    if isinstance(block, DenseBlock):
-        log_likelihood = add_statistics_dense(
-            block.codes, offsets, log_prior, log_factors, level_mass, state_mass
-        )
-    else:
-        log_likelihood = add_statistics_sparse(
-            block.indptr, block.indices, log_prior, log_factors, level_mass, state_mass
-        )
-    return EMStatistics(level_mass, state_mass, float(log_likelihood), block.n_rows)
+    log_likelihood = 0.0
+    if block.n_rows:
+        log_likelihood = add_block(block, offsets, log_prior, log_factors, level_mass, state_mass)
+    return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
 
 
 def m_step(
@@ -186,7 +182,7 @@ def m_step(
     return (states / total if total > 0 else prior), new_factors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EMState:
     """Where the loop stands: enough to go on from, to the same bits.
 
@@ -205,6 +201,17 @@ class EMState:
         The model with the best held-out log-likelihood; None without held-out samples.
     converged
         Whether the loop has met its tolerance, or its patience has run out.
+    origin
+        With acceleration, the model one pass before the current one, where two passes in a row are wanted.
+    refuge
+        With acceleration, what plain EM would have gone on with, while the current model is an extrapolation that is
+        not judged yet.
+    stretch
+        Of the extrapolation that is not judged yet.
+    reach
+        Longest stretch of the next extrapolation.
+    passes_saved
+        Passes that acceleration has saved so far, by what it has gained in units of the pass before.
     """
 
     prior: FloatArray
@@ -215,6 +222,11 @@ class EMState:
     best_prior: FloatArray | None = None
     best_factors: FloatArray | None = None
     converged: bool = False
+    origin: Model | None = None
+    refuge: Model | None = None
+    stretch: float = 1.0
+    reach: float = FIRST_REACH
+    passes_saved: float = 0.0
 
     @property
     def n_passes(self) -> int:
@@ -257,6 +269,7 @@ def run_em(
     tol: float,
     validate: Evaluate | None = None,
     patience: int = 10,
+    accelerate: bool = False,
     on_pass: Callable[[EMState], None] | None = None,
 ) -> EMState:
     """Make passes until the objective settles, or the held-out likelihood has stopped rising.
@@ -274,13 +287,16 @@ def run_em(
     max_passes
         Passes in all, counting those of a checkpoint.
     tol
-        Relative change of the objective below which the loop has converged, at least 0; with held-out samples, of
-        their log-likelihood.
+        Share of the objective, at least 0: the loop has converged when what passes may still gain, by `estimate_gap`,
+        is below it. With held-out samples, the rise of their log-likelihood that counts as one.
     validate
         Statistics of held-out samples. With it the held-out log-likelihood is looked at after every pass, the model
         with the best one is kept, and the loop goes on while it rises.
     patience
         Passes without a rise of the held-out log-likelihood, by more than ``tol`` of its value, before stopping.
+    accelerate
+        Whether to extrapolate from every two passes; an extrapolation is kept if the objective did not fall. Pays
+        where the loop is to converge; early stopping on held-out samples comes before that.
     on_pass
         Called with the state after each pass: checkpoints, progress.
 
@@ -307,12 +323,50 @@ def run_em(
         )
     while state.n_passes < max_passes and not state.converged:
         statistics = evaluate(state.prior, state.factors)
-        state = _advance(state, statistics, offsets, smoothing, tol if validate is None else None)
-        if validate is not None:
+        state = _advance(state, statistics, offsets, smoothing, accelerate)
+        if validate is None:
+            gap = estimate_gap(state.loss_history, CYCLE if accelerate else 1)
+            state = replace(state, converged=gap <= tol * abs(state.loss_history[-1]))
+        else:
             state = _judge(state, _mean(validate(state.prior, state.factors)), tol, patience)
         if on_pass is not None:
             on_pass(state)
+    if state.refuge is not None:
+        # nobody has judged the extrapolation
+        state = replace(state, prior=state.refuge[0], factors=state.refuge[1], refuge=None)
     return state
+
+
+def estimate_gap(losses: Sequence[float], stride: int = 1) -> float:
+    """What a slowly converging sequence may still lose, from how its changes shrink.
+
+    Parameters
+    ----------
+    losses
+        Falling, nats per sample.
+    stride
+        Passes between the losses compared; where the sequence goes by cycles, their length. The estimate is the
+        largest over the last cycle.
+
+    Returns
+    -------
+    Estimate of the last loss minus the limit: of a geometric sequence, exactly that. Infinite while changes grow, or
+    are too few to tell.
+
+    References
+    ----------
+    Aitken (1926); for EM, McLachlan, Krishnan (2008), section 4.9.
+    """
+    if len(losses) < 3 * stride:
+        return math.inf
+    gaps = []
+    for last in range(len(losses) - stride, len(losses)):
+        before, change = (max(losses[i - stride] - losses[i], 0.0) for i in (last - stride, last))
+        if change == 0:
+            gaps.append(0.0)
+        else:
+            gaps.append(change**2 / (before - change) if before > change else math.inf)
+    return max(gaps)
 
 
 def _advance(
@@ -320,26 +374,54 @@ def _advance(
     statistics: EMStatistics,
     offsets: IntArray,
     smoothing: Smoothing,
-    tol: float | None,
+    accelerate: bool,
 ) -> EMState:
     """Update the model, and note the objective of the model before."""
     n_rows = max(statistics.n_rows, 1)
     penalty = smoothing.log_penalty(state.prior, state.factors)
     loss = -(statistics.log_likelihood + penalty) / n_rows
-    settled = (
-        tol is not None
-        and bool(state.loss_history)
-        and abs(state.loss_history[-1] - loss) <= tol * max(abs(loss), FLOOR)
-    )
-    prior, factors = m_step(statistics, offsets, smoothing, state.prior, state.factors)
+    log_likelihood = statistics.log_likelihood / n_rows
+    if state.refuge is not None and not loss <= state.loss_history[-1]:
+        # the extrapolation went too far: back to where plain EM would be, and shorter next time
+        return replace(
+            state,
+            prior=state.refuge[0],
+            factors=state.refuge[1],
+            refuge=None,
+            reach=max(state.stretch / GROWTH, LEAST_REACH),
+            loss_history=(*state.loss_history, state.loss_history[-1]),
+            log_likelihoods=(*state.log_likelihoods, state.log_likelihoods[-1]),
+            passes_saved=state.passes_saved - 1,
+        )
+    reach, saved = state.reach, state.passes_saved
+    if state.refuge is not None:
+        reach *= GROWTH if state.stretch >= reach else 1.0
+        saved += _count_saved(state.loss_history, loss)
+    here = state.prior, state.factors
+    new = m_step(statistics, offsets, smoothing, *here)
+    origin, refuge, stretch = here if accelerate else None, None, 1.0
+    if accelerate and state.origin is not None:
+        ahead, stretch = extrapolate(state.origin, here, new, offsets, reach)
+        if stretch > 1:
+            new, origin, refuge = ahead, None, new
     return replace(
         state,
-        prior=prior,
-        factors=factors,
+        prior=new[0],
+        factors=new[1],
         loss_history=(*state.loss_history, loss),
-        log_likelihoods=(*state.log_likelihoods, statistics.log_likelihood / n_rows),
-        converged=settled,
+        log_likelihoods=(*state.log_likelihoods, log_likelihood),
+        origin=origin,
+        refuge=refuge,
+        stretch=stretch,
+        reach=reach,
+        passes_saved=saved,
     )
+
+
+def _count_saved(losses: Sequence[float], loss: float) -> float:
+    """Passes as good as the last one before an extrapolation that its gain is worth, but for its own."""
+    gained = losses[-2] - losses[-1]
+    return max((losses[-1] - loss) / gained - 1, 0.0) if gained > 0 else 0.0
 
 
 def _judge(state: EMState, held_out: float, tol: float, patience: int) -> EMState:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counts import PairCounts
 from pmflib.em import FLOOR
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
@@ -28,7 +27,7 @@ MEASURES = (
 """Columns of `HeldOutScores.sums`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOutScores:
     """Sums over hidden cells, by variable: additive over blocks.
 
@@ -112,14 +111,6 @@ def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
     )
 
 
-def find_baseline(counts: PairCounts) -> FloatArray:
-    """PMF of each variable alone, float64 of shape (n_levels,), with half a pseudo-count per level."""
-    offsets = counts.schema.offsets
-    singles = np.diagonal(counts.to_dense()) + 0.5
-    totals: FloatArray = np.repeat(np.add.reduceat(singles, offsets[:-1]), np.diff(offsets))
-    return singles / totals
-
-
 def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> BoolArray:
     """Choose observed cells to hide, by a hash of their place: the same in every run, however rows are cut.
 
@@ -174,7 +165,7 @@ def score_hidden(
         sums[place, 0] = rows.size
         own = baseline[model.schema.rows_of(place)]
         guesses = (
-            posteriors[rows] @ model.factor(place).T,
+            _mix_states(posteriors[rows], model.factor(place)),
             np.broadcast_to(own, (rows.size, own.size)),
         )
         for pmf, column in zip(guesses, (1, 3), strict=True):
@@ -184,7 +175,19 @@ def score_hidden(
         if variable.values is not None:
             values = variable.numeric_values()
             for pmf, column in zip(guesses, (5, 7), strict=True):
-                error = pmf @ values - values[truth]
+                error = (pmf * values).sum(axis=1) - values[truth]
                 sums[place, column] = (error**2).sum()
                 sums[place, column + 1] = np.abs(error).sum()
     return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes))
+
+
+def _mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
+    """Product of posteriors (n_rows, rank) and a factor, transposed: (n_rows, cardinality).
+
+    State by state, as in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on where
+    in memory an array has come to lie, which on a worker is anywhere in a message.
+    """
+    mixed = np.zeros((len(posteriors), len(factor)))
+    for state in range(factor.shape[1]):
+        mixed += posteriors[:, state, None] * factor[:, state]
+    return mixed

@@ -11,6 +11,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counts import PairCounts, count_pairs
+from pmflib.duplicates import merge_duplicates
 from pmflib.em import (
     EMState,
     EMStatistics,
@@ -22,7 +23,7 @@ from pmflib.em import (
     take_logs,
 )
 from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
-from pmflib.marginals import Marginals
+from pmflib.marginals import Marginals, estimate_singles
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.solvers.random_start import start_random
@@ -34,7 +35,7 @@ AUTO_SMOOTHING = 1.0
 """Mean pseudo-count per level and latent state when none is asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitResult:
     """A model and how it was reached.
 
@@ -55,6 +56,8 @@ class FitResult:
         What made the model.
     notes
         What a careful user should know.
+    passes_saved
+        Passes that acceleration has saved, by the estimate of `pmflib.squarem`; 0 without it.
     """
 
     model: JointPMF
@@ -64,6 +67,7 @@ class FitResult:
     converged: bool
     method: str
     notes: tuple[str, ...] = ()
+    passes_saved: float = 0.0
 
 
 def fit(
@@ -123,7 +127,9 @@ def fit(
                 model, found.loss_history, (), found.n_iter, found.converged, "spa", found.notes
             )
     generator = np.random.default_rng(rng)
-    prior, factors = start_random(marginals.singles, marginals.offsets, rank=rank, rng=generator)
+    prior, factors = start_random(
+        estimate_singles(counts), marginals.offsets, rank=rank, rng=generator
+    )
     model = JointPMF(prior, factors, counts.schema, {"method": "random"})
     return FitResult(model, (), (), 0, True, "random", notes)
 
@@ -162,7 +168,14 @@ def finish_em(
     method = f"{start}+em"
     model = JointPMF(prior, factors, schema, {"method": method, "passes": state.best_pass})
     return FitResult(
-        model, state.loss_history, state.held_out, state.best_pass, state.converged, method, notes
+        model,
+        state.loss_history,
+        state.held_out,
+        state.best_pass,
+        state.converged,
+        method,
+        notes,
+        state.passes_saved,
     )
 
 
@@ -177,6 +190,7 @@ def fit_em(
     max_passes: int = 200,
     tol: float = 1e-6,
     patience: int = 10,
+    accelerate: bool = False,
     rng: np.random.Generator | int = 0,
 ) -> FitResult:
     """Refine a model by EM on samples in memory, or fit one of a given rank.
@@ -195,7 +209,7 @@ def fit_em(
         Held-out samples: their log-likelihood chooses the number of passes.
     smoothing
         Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``.
-    max_passes, tol, patience
+    max_passes, tol, patience, accelerate
         As in `run_em`.
     rng
         Generator, or a seed for one; only a random start uses it.
@@ -233,7 +247,7 @@ def fit_em(
     counts = count_pairs(encoded, schema, n_folds=1)
     notes: tuple[str, ...] = ()
     start = "given"
-    singles = Marginals.from_counts(counts).singles
+    singles = estimate_singles(counts)
     if model is not None:
         state = EMState(model.prior, model.factors)
     else:
@@ -251,13 +265,16 @@ def fit_em(
         tol=tol,
         validate=None if held_out is None else _evaluate_in_memory(held_out, schema.offsets),
         patience=patience,
+        accelerate=accelerate,
     )
     return finish_em(state, schema, start=start, max_passes=max_passes, notes=notes)
 
 
 def _evaluate_in_memory(codes: IntArray, offsets: IntArray) -> Evaluate:
+    block = merge_duplicates(DenseBlock(codes))
+
     def evaluate(prior: FloatArray, factors: FloatArray) -> EMStatistics:
-        return em_statistics(DenseBlock(codes), offsets, *take_logs(prior, factors))
+        return em_statistics(block, offsets, *take_logs(prior, factors))
 
     return evaluate
 

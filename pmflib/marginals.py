@@ -11,7 +11,7 @@ from pmflib.counts import PairCounts, sum_by_pair
 from pmflib.errors import SchemaError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Marginals:
     """Empirical single and pairwise marginals.
 
@@ -63,10 +63,20 @@ class Marginals:
         pairs = table * np.repeat(np.repeat(scale, sizes, axis=0), sizes, axis=1)
         return cls(pairs, support, observed, offsets)
 
-    @property
-    def singles(self) -> FloatArray:
-        """PMF of each variable, float64 of shape (n_levels,); uniform where it was never observed."""
-        own = np.diagonal(self.pairs).copy()
-        sizes = np.diff(self.offsets)
-        seen = np.repeat(np.diagonal(self.support) > 0, sizes)
-        return np.where(seen, own, 1.0 / np.repeat(sizes, sizes))
+
+def estimate_singles(counts: PairCounts) -> FloatArray:
+    """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts; their folds are added up.
+
+    Returns
+    -------
+    float64 of shape (n_levels,), positive, sums to 1 over each variable; uniform where it was never observed.
+    """
+    offsets = counts.schema.offsets
+    seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0) + 0.5
+    singles: FloatArray = seen / np.repeat(np.add.reduceat(seen, offsets[:-1]), np.diff(offsets))
+    return singles

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import DenseBlock
 from pmflib.em import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
@@ -18,14 +19,14 @@ from pmflib.store.arrays import check_kind, read_arrays, write_arrays
 
 KIND = "joint PMF"
 
-BATCH_ROWS = 16_384
+BATCH_ROWS = 65_536
 """Rows answered at a time, so that memory does not grow with the question."""
 
 MAX_CELLS = 1 << 26
 """Cells of the largest marginal that is spelled out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JointPMF:
     """The joint distribution of all variables, as a mixture over latent states.
 
@@ -84,21 +85,19 @@ class JointPMF:
         return self.factors[self.schema.rows_of(variable)]
 
     def _answer(
-        self, table: object, hidden: int | None = None
+        self, table: object, hidden: int | None = None, *, want_posteriors: bool = True
     ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Posteriors and log-probabilities, a batch of rows at a time; one variable may be hidden."""
-        from pmflib.kernels.em import fill_posteriors  # numba loads on first use
+        from pmflib.row_tables import score_block
 
         codes = self._encode(table, hidden)
-        log_prior, log_factors = take_logs(self.prior, self.factors)
+        logs = take_logs(self.prior, self.factors)
         for start in range(0, len(codes), BATCH_ROWS):
             rows = slice(start, min(start + BATCH_ROWS, len(codes)))
-            batch = codes[rows]
-            posteriors = np.empty((len(batch), self.rank))
-            log_probs = np.empty(len(batch))
-            fill_posteriors(
-                batch, self.schema.offsets, log_prior, log_factors, posteriors, log_probs
-            )
+            block = DenseBlock(codes[rows])
+            posteriors = np.empty((block.n_rows, self.rank if want_posteriors else 0))
+            log_probs = np.empty(block.n_rows)
+            score_block(block, self.schema.offsets, *logs, log_probs, posteriors)
             yield rows, posteriors, log_probs
 
     def _encode(self, table: object, hidden: int | None = None) -> IntArray:
@@ -123,7 +122,7 @@ class JointPMF:
         SchemaError
             If the table does not fit the schema.
         """
-        parts = [log_probs for _, _, log_probs in self._answer(table)]
+        parts = [log_probs for _, _, log_probs in self._answer(table, want_posteriors=False)]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def posterior(self, table: object) -> FloatArray:

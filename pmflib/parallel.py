@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ R = TypeVar("R")
 
 Client = Any
 """A Dask client; None stands for this thread alone."""
+
+_END_QUIETLY = """
+import logging, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+"""
+"""Run by each worker process: Ctrl-C in a terminal reaches all processes, but it is the run that ends its workers,
+and tasks that are cancelled then are no news."""
 
 RETRIES = 2
 """Times that a block is tried again when its task fails."""
@@ -45,6 +54,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     from distributed import LocalCluster
 
     n = cluster.workers or len(os.sched_getaffinity(0))
+    options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
         _quiet("distributed"),
         LocalCluster(
@@ -54,6 +64,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still asks for the default port
             dashboard_address="127.0.0.1:0",
+            **options,
         ) as local,
     ):
         yield local.scheduler_address
@@ -257,6 +268,43 @@ def map_items(
         if on_result is not None:
             on_result(done)
     return client.gather(futures)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def hear_counts(client: Client, on_count: Callable[[int], None]) -> Iterator[str]:
+    """Hear the numbers that functions tell while they run on workers, wherever these are.
+
+    Parameters
+    ----------
+    client
+        Dask client; without one nothing is heard.
+    on_count
+        Called with every number, in a thread of the client.
+
+    Yields
+    ------
+    The topic to give to `tell_count`.
+    """
+    topic = f"pmf-counts-{uuid.uuid4().hex}"
+    if client is None:
+        yield topic
+        return
+    client.subscribe_topic(topic, lambda event: on_count(event[1]))
+    try:
+        yield topic
+    finally:
+        client.unsubscribe_topic(topic)
+
+
+def tell_count(topic: str, count: int) -> None:
+    """Send a number to who hears a topic, from inside a function that a Dask worker runs; else do nothing."""
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    worker.log_event(topic, count)
 
 
 def keep_loaded(client: Client, load: Callable[[T], R], items: Sequence[T]) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
 from pmflib.counting import add_blocks
+from pmflib.duplicates import merge_duplicates
 from pmflib.em import EMStatistics, em_statistics, take_logs
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
@@ -26,9 +27,19 @@ def iterate_blocks(group: Group) -> Iterator[Block]:
         yield read_block(item) if isinstance(item, BlockReference) else item
 
 
+def iterate_distinct(group: Group) -> Iterator[Block]:
+    """Blocks of a group as `iterate_blocks`, equal rows of those that are read merged where that pays.
+
+    Whether blocks are kept in memory or read again for every pass must not change the result: they are merged either
+    way, and loaded blocks are taken as they are.
+    """
+    for item in group:
+        yield merge_duplicates(read_block(item)) if isinstance(item, BlockReference) else item
+
+
 def load_group(group: Sequence[BlockReference]) -> list[Block]:
-    """Read all blocks of a group."""
-    return list(iterate_blocks(group))
+    """Read all blocks of a group, for EM: equal rows are merged where that pays."""
+    return list(iterate_distinct(group))
 
 
 def count_group(group: Group, offsets: IntArray) -> IntArray:
@@ -52,7 +63,7 @@ def run_e_step(
     """Sufficient statistics of a group under a model."""
     logs = take_logs(prior, factors)
     return EMStatistics.merge(
-        [em_statistics(block, offsets, *logs) for block in iterate_blocks(group)]
+        [em_statistics(block, offsets, *logs) for block in iterate_distinct(group)]
     )
 
 

@@ -34,8 +34,8 @@ def score_samples(
 
     Returns
     -------
-    Columns sample, row, log_prob (nats), state (most probable latent state), and for each target T: T (label),
-    T.probability, and T.expected where T is ordinal.
+    Columns sample, row, log_prob (nats), state (most probable latent state), and for each target T:
+    T.label, T.probability, and T.expected where T is ordinal.
     """
     columns: dict[str, pa.Array] = {
         "sample": pa.array(list(samples), pa.string()),
@@ -47,7 +47,7 @@ def score_samples(
         variable = model.schema[target]
         pmf = model.predict_proba(codes, target)
         labels, chances, expected = _read_pmf(pmf, model, target)
-        columns[variable.name] = labels
+        columns[f"{variable.name}.label"] = labels
         columns[f"{variable.name}.probability"] = chances
         if expected is not None:
             columns[f"{variable.name}.expected"] = expected

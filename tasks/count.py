@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pmflib.arrays import IntArray
 from pmflib.checkpoint import load_table, save_table
 from pmflib.config import PipelineConfig
 from pmflib.counts import CountsWriter
@@ -18,6 +22,9 @@ from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
 VERSION = 1
+
+FOLDS_AHEAD = 4
+"""Folds counted while one is waited for."""
 
 
 @stage(name="count")
@@ -72,33 +79,47 @@ def _write(
     writer = CountsWriter(folder / "pairs", schema, n_folds)
     with open_workers(config, address) as (client, limit):
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
-        pending = {
-            fold: start_blocks(
-                client, count_group, group_blocks(mine), merge_tables, schema.offsets
-            )
-            for fold, mine in blocks.items()
-            if mine and not (work / f"fold-{fold}.npz").exists()
-        }
+
+        def start(fold: int) -> PendingResult[IntArray]:
+            groups = group_blocks(blocks[fold])
+            return start_blocks(client, count_group, groups, merge_tables, schema.offsets)
+
+        pending: dict[int, PendingResult[IntArray]] = {}
         n_rows = 0
-        for fold in range(n_folds):
-            n_rows += _finish_fold(writer, fold, pending.pop(fold, None), blocks[fold], work)
+        report("count", 0, n_folds)
+        for fold, mine in blocks.items():
+            # few folds at a time: a table that waits to be written takes as much memory as one being counted
+            for ahead in range(fold, min(fold + FOLDS_AHEAD, n_folds)):
+                if blocks[ahead] and ahead not in pending and not _checkpoint(work, ahead).exists():
+                    pending[ahead] = start(ahead)
+            table = np.zeros((schema.n_levels,) * 2, np.int64)
+            n_mine = sum(block.n_rows for block in mine)
+            if mine:
+                begun = pending.pop(fold, None)
+                table = _finish_fold(_checkpoint(work, fold), n_mine, begun, partial(start, fold))
+            writer.write(fold, table, n_mine)
+            n_rows += n_mine
             report("count", fold + 1, n_folds, f"{n_rows:,} samples")
     writer.close()
     return {"samples": n_rows, "levels": schema.n_levels, "variables": schema.n_variables}
 
 
+def _checkpoint(work: Path, fold: int) -> Path:
+    return work / f"fold-{fold}.npz"
+
+
 def _finish_fold(
-    writer: CountsWriter,
-    fold: int,
-    pending: PendingResult[Any] | None,
-    blocks: list[Any],
-    work: Path,
-) -> int:
-    """Wait for the counts of a fold, or take them from its checkpoint; write them; return its samples."""
-    checkpoint = work / f"fold-{fold}.npz"
-    n_rows = sum(block.n_rows for block in blocks)
-    if pending is not None:
-        save_table(checkpoint, pending.wait(), n_rows)
-    if (counted := load_table(checkpoint)) is not None:
-        writer.write(fold, *counted)
-    return int(n_rows)
+    checkpoint: Path,
+    n_rows: int,
+    pending: PendingResult[IntArray] | None,
+    start: Callable[[], PendingResult[IntArray]],
+) -> IntArray:
+    """Wait for the counts of a fold, and save them; or take them from the checkpoint of a killed run."""
+    if pending is None:
+        if (counted := load_table(checkpoint)) is not None:
+            return counted[0]
+        # another run of the same work was done first, and took its checkpoints away
+        pending = start()
+    table = pending.wait()
+    save_table(checkpoint, table, n_rows)
+    return table

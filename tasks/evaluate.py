@@ -9,7 +9,8 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
-from pmflib.evaluation import MEASURES, HeldOutScores, find_baseline, split_folds
+from pmflib.evaluation import MEASURES, HeldOutScores, split_folds
+from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import run_blocks
 from pmflib.passes import score_group
@@ -88,7 +89,7 @@ def _write(
                 groups,
                 HeldOutScores.merge,
                 model,
-                find_baseline(total),
+                estimate_singles(total),
                 config.evaluate.hide,
                 config.seed,
             )

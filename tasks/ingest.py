@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pmflib.ingest import (
     spill_long,
     spill_wide,
 )
-from pmflib.parallel import Client, check_workers_see, map_items
+from pmflib.parallel import Client, check_workers_see, hear_counts, map_items, tell_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, write_dataset
@@ -38,6 +39,8 @@ class _Job:
     config: PipelineConfig
     schema: Schema
     n_buckets: int
+    topic: str = ""
+    """Where rows are told of while files are read."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -98,11 +101,30 @@ def ingest(config: PipelineConfig, address: str = "") -> Reference:
 
 
 def _run(client: Client, name: str, build: Any, items: Sequence[Any], job: _Job) -> list[Entry]:
-    """Build artefacts on the workers, one per item, and report."""
-    report(name, 0, len(items))
-    return map_items(
-        client, build, items, job, on_result=lambda done: report(name, done, len(items))
-    )
+    """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
+    n_items, n_done, n_rows = len(items), 0, 0
+
+    def show() -> None:
+        if n_done < n_items:
+            report(name, n_done, n_items, f"{n_rows:,} rows" if n_rows else "")
+
+    def on_rows(count: int) -> None:
+        nonlocal n_rows
+        n_rows += count
+        show()
+
+    def on_result(done: int) -> None:
+        nonlocal n_done
+        n_done = done
+        show()
+
+    show()
+    with hear_counts(client, on_rows) as topic:
+        entries = map_items(client, build, items, replace(job, topic=topic), on_result=on_result)
+    # of all items: what an earlier run had done was not read again
+    n_rows = sum(entry.summary["rows_in"] for entry in entries)
+    report(name, n_items, n_items, f"{n_rows:,} rows")
+    return entries
 
 
 def _resolve_all(config: PipelineConfig) -> str | tuple[str, ...]:
@@ -127,6 +149,7 @@ def _encode_file(item: tuple[Source, Reference], job: _Job) -> Entry:
             # folds of equal rows of different files are unrelated
             seed=int(raw.digest[:16], 16),
             folder=folder,
+            on_rows=partial(tell_count, job.topic),
         )
 
     options = {**job.options, "name": source.name, "folds": n_folds}
@@ -148,6 +171,7 @@ def _spill_file(item: tuple[Source, Reference], job: _Job) -> Entry:
             job.config.schema_,
             n_buckets=job.n_buckets,
             folder=folder,
+            on_rows=partial(tell_count, job.topic),
         )
 
     options = {**job.options, "name": source.name, "buckets": job.n_buckets}
@@ -192,7 +216,7 @@ def _publish(store: Store, job: _Job, steps: Sequence[Entry], partitions: Sequen
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rejected = [store.locate(entry.reference) / QUARANTINE for entry in steps]
         merge_quarantines([path for path in rejected if path.exists()], folder / QUARANTINE)
-        write_dataset(folder, [entry.reference for entry in partitions], account)
+        write_dataset(folder, store, [entry.reference for entry in partitions], account)
         return account
 
     inputs = {f"{e.reference.kind} {place:05}": e.reference for place, e in enumerate(steps)}

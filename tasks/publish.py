@@ -8,6 +8,7 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import QUARANTINE
 from pmflib.store.runs import read_run, write_run
 from tasks.evaluate import evaluate
 from tasks.stage import open_store, report, stage
@@ -30,7 +31,7 @@ def publish(
 
     Returns
     -------
-    Facts for people: what is live and why, rows, scores.
+    Facts for people: what is live and why, rows, scores, and where the quarantine is, if anything went there.
     """
     store = open_store(config)
     report("publish", 0, 1)
@@ -38,13 +39,15 @@ def publish(
     live, verdict = stages["model"], "first model of this pipeline"
     if (last := read_run(store, config.name)) is not None:
         live, verdict = _choose(config, store, stages, last[0]["live"], scores, address)
-    facts = {
+    facts: dict[str, Any] = {
         "config": config.digest,
         "verdict": verdict,
         "rows": _summary(store, stages["dataset"]),
         "model": _summary(store, stages["model"]),
         "scores": scores,
     }
+    if facts["rows"].get("rows_quarantined"):
+        facts["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
     write_run(store, config.name, {**stages, "live": live}, facts)
     report("publish", 1, 1, verdict)
     return facts

@@ -16,7 +16,7 @@ from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, ru
 from pmflib.errors import ConvergenceWarning
 from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em
-from pmflib.marginals import Marginals
+from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks
 from pmflib.passes import load_group, run_e_step
@@ -25,7 +25,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="refine")
@@ -97,14 +97,16 @@ def _write(
         store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
     )
     offsets = begun.schema.offsets
-    singles = Marginals.from_counts(total).singles
+    singles = estimate_singles(total)
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
         plan.check(limit)
         spare = (limit - plan.needed) // 2
         validate = None
-        if folds.validation:
+        # of few samples, none may have fallen to these folds: then the tolerance alone stops the passes
+        if any(block.n_rows for block in list_dataset_blocks(store, dataset, folds.validation)):
             validate = _evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8)
+        report("refine", 0, em.max_passes)
         state = run_em(
             _evaluate_on(client, store, dataset, folds.train, offsets, spare),
             load_state(work / "state.npz") or open_start(begun.prior, begun.factors, singles),
@@ -114,9 +116,10 @@ def _write(
             tol=em.tol,
             validate=validate,
             patience=em.patience,
+            accelerate=em.accelerate,
             on_pass=_keep_and_report(work / "state.npz", em.max_passes),
         )
-    report("refine", state.n_passes, state.n_passes, f"done after {state.n_passes} passes")
+    report("refine", state.n_passes, state.n_passes, _describe(state))
     with warnings.catch_warnings():
         # a limit of passes is an option of the pipeline: the summary says whether it was met
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -130,6 +133,7 @@ def _write(
         "passes": state.n_passes,
         "best_pass": result.best_pass,
         "converged": result.converged,
+        "passes_saved": round(result.passes_saved),
         "log_likelihood_per_row": list(state.log_likelihoods),
         "held_out_per_row": list(state.held_out),
     }
@@ -158,17 +162,33 @@ def _evaluate_on(
 
 
 def _keep_and_report(checkpoint: Path, max_passes: int) -> Callable[[EMState], None]:
-    began = time.monotonic()
-    passes = 0
+    first = began = 0.0
 
     def on_pass(state: EMState) -> None:
-        nonlocal passes
-        passes += 1
+        nonlocal first, began
         save_state(checkpoint, state)
-        text = f"log-likelihood {state.log_likelihoods[-1]:.5f}"
-        if state.held_out:
-            text += f", held out {state.held_out[-1]:.5f} (best {max(state.held_out):.5f})"
-        left = (max_passes - state.n_passes) * (time.monotonic() - began) / passes
-        report("refine", state.n_passes, max_passes, f"{text}, at most {left:.0f} s left")
+        text = _describe(state)
+        if began:
+            passes = state.n_passes - first
+            left = (max_passes - state.n_passes) * (time.monotonic() - began) / passes
+            text += f", at most {left:,.0f} s left"
+        else:
+            # the first pass also compiles kernels and loads blocks: it says nothing of those to come
+            first, began = state.n_passes, time.monotonic()
+        if state.n_passes < max_passes:
+            report("refine", state.n_passes, max_passes, text)
 
     return on_pass
+
+
+def _describe(state: EMState) -> str:
+    """Log-likelihoods per row, nats."""
+    parts = []
+    if state.log_likelihoods:
+        parts.append(f"log-likelihood {state.log_likelihoods[-1]:.4f}")
+    if state.held_out:
+        best = max(state.held_out)
+        parts.append(f"held out {state.held_out[-1]:.4f}")
+        if best > state.held_out[-1]:
+            parts[-1] += f" (best {best:.4f})"
+    return ", ".join(parts)

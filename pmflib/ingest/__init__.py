@@ -2,7 +2,7 @@
 
 from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
-from pmflib.ingest.drafting import draft_schema
+from pmflib.ingest.drafting import draft_schema, number_columns
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
 from pmflib.ingest.raw_rows import RawRows
@@ -25,6 +25,7 @@ __all__ = [
     "estimate_csv_bytes",
     "find_sources",
     "merge_quarantines",
+    "number_columns",
     "read_columns",
     "read_rows",
     "spill_long",

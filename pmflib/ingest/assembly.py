@@ -52,8 +52,8 @@ def assemble_bucket(
     fold
         Fold that all samples of the bucket belong to.
     folder
-        Existing folder; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and ``quarantine.parquet``
-        are written into it.
+        Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
+        ``quarantine.parquet`` are written into it.
 
     Returns
     -------
@@ -86,6 +86,7 @@ def assemble_bucket(
     if lost.size and policy.on_duplicate == "error":
         raise _duplicate_error(rows, lost, keys, describe)
     lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
+    folder.mkdir(parents=True, exist_ok=True)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         files = [names[file] for file in rows.files[lost].tolist()]
         quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))

@@ -14,11 +14,11 @@ import pyarrow.csv
 from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
+from pmflib.ingest import csv_feed
+from pmflib.ingest.csv_feed import CsvFeed, restore_bytes
 from pmflib.ingest.raw_rows import RawRows, find_columns
-from pmflib.ingest.sources import DAMAGED, Source, open_source
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
-CSV_BYTES = 4 << 20
-"""Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
 
@@ -56,7 +56,7 @@ def read_csv_rows(
         places = find_columns(source, header, columns)
         # a row that cannot fit: if it does not come out last, an open quotation mark has swallowed it
         sentinel = config.delimiter * len(header) + "pmf-end-of-file"
-        feed = _Feed(stream, head, sentinel.encode())
+        feed = CsvFeed(stream, head, sentinel.encode(), ord(config.delimiter))
         ragged: list[tuple[int, str]] = []
         batches = _parse(source, config.delimiter, header, places, feed, ragged)
         cursor = 1
@@ -64,9 +64,14 @@ def read_csv_rows(
             rows = _number_rows(cursor, batch.num_rows, ragged)
             if rows.size:
                 cursor = int(rows[-1]) + 1
-            passed = tuple(row for row in ragged if row[0] < cursor)
+            passed = [row for row in ragged if row[0] < cursor]
             del ragged[: len(passed)]
-            yield RawRows(_restore(batch, columns), rows, passed)
+            mangled = feed.take_mangled(cursor)
+            if keep := [row not in mangled for row in rows.tolist()] if mangled else []:
+                # their fields do not stand where they should, even if there are as many as columns
+                passed += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
+                batch, rows = batch.filter(pa.array(keep)), rows[keep]
+            yield RawRows(_restore(batch, columns), rows, tuple(sorted(passed)))
         if not ragged or ragged[-1][1] != sentinel:
             raise SourceError(
                 f"{source.name}: a quotation mark in row {ragged[-1][0] if ragged else cursor - 1} "
@@ -84,15 +89,14 @@ def _parse(
     delimiter: str,
     header: Sequence[str],
     places: Sequence[int],
-    feed: _Feed,
+    feed: CsvFeed,
     ragged: list[tuple[int, str]],
 ) -> Iterator[pa.RecordBatch]:
     names = [str(place) for place in range(len(header))]
     wanted = [names[place] for place in places]
 
     def keep(row: pyarrow.csv.InvalidRow) -> str:
-        text = row.text.encode("latin-1").decode("utf-8", "backslashreplace")
-        ragged.append((row.number, text))
+        ragged.append((row.number, csv_feed.as_text(row.text.encode("utf-8"))))
         return "skip"
 
     done = 0
@@ -100,7 +104,9 @@ def _parse(
         reader = pyarrow.csv.open_csv(
             feed,
             # only without threads are rows numbered, and batches cut, alike everywhere
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=CSV_BYTES, column_names=names),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=csv_feed.CSV_BYTES, column_names=names
+            ),
             pyarrow.csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
             ),
@@ -120,10 +126,11 @@ def _parse(
                 f"{source.name}: cannot be read as CSV after {done} rows ({error}); check source.delimiter"
             ) from error
         raise SourceError(
-            f"{source.name}: a row after row {done + len(ragged)} does not end within {CSV_BYTES} bytes; "
+            f"{source.name}: a row after row {done + len(ragged)} does not end within {csv_feed.CSV_BYTES} bytes; "
             "is a quotation mark never closed there?"
         ) from error
     except DAMAGED as error:
+        spare_transient(error)
         raise _truncated(source, error) from error
 
 
@@ -145,9 +152,15 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 
 def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tuple[list[str], bytes]:
     """Read column names, and give back the bytes that were read past them."""
+    if not config.delimiter.isascii():
+        raise SourceError(
+            f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; files with it are not read: "
+            "write them with a comma or a tab"
+        )
     try:
         head = _read_full(stream, HEADER_BYTES)
     except DAMAGED as error:
+        spare_transient(error)
         raise _truncated(source, error) from error
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
@@ -193,60 +206,8 @@ def _read_full(stream: IO[bytes], n_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-class _Feed:
-    """What pyarrow reads: the file without its header, each byte as the character of its number, then the sentinel.
-
-    Pyarrow decodes the text of a ragged row as UTF-8 and fails where it is not; Latin-1 characters always decode,
-    and lead back to the very bytes. Short reads are filled up, so that blocks are cut alike on every file system.
-    """
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes], head: bytes, sentinel: bytes) -> None:
-        self._stream = stream
-        self._ready = bytearray(_as_characters(head))
-        self._sentinel = b"\n" + sentinel
-        self._ended = False
-
-    def read(self, n_bytes: int = -1) -> bytes:
-        while not self._ended and (n_bytes < 0 or len(self._ready) < n_bytes):
-            part = self._stream.read(CSV_BYTES)
-            self._ended = not part
-            self._ready += _as_characters(bytes(part)) if part else self._sentinel
-        out = bytes(self._ready) if n_bytes < 0 else bytes(self._ready[:n_bytes])
-        del self._ready[: len(out)]
-        return out
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def _as_characters(data: bytes) -> bytes:
-    return data if data.isascii() else data.decode("latin-1").encode("utf-8")
-
-
 def _restore(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Undo `_as_characters` in every column."""
+    """Undo `as_characters` in every column."""
     return pa.RecordBatch.from_arrays(
-        [_restore_bytes(column) for column in batch.columns], names=list(columns)
-    )
-
-
-def _restore_bytes(column: pa.BinaryArray) -> pa.BinaryArray:
-    _, offsets, data = column.buffers()
-    if data is None:
-        return column
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    text = memoryview(data)[int(ends[0]) : int(ends[-1])].tobytes()
-    if text.isascii():
-        return column
-    # a byte of 0x80 and above became two: the second of each pair is a continuation byte
-    extra = np.zeros(len(text) + 1, np.int32)
-    np.cumsum((np.frombuffer(text, np.uint8) & 0xC0) == 0x80, out=extra[1:])
-    ends = (ends - ends[0]) - extra[ends - ends[0]]
-    restored = text.decode("utf-8").encode("latin-1")
-    return pa.BinaryArray.from_buffers(
-        pa.binary(),
-        len(column),
-        [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(restored)],
+        [restore_bytes(column) for column in batch.columns], names=list(columns)
     )

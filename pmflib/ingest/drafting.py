@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
-from pmflib.errors import SchemaError
+from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest.raw_rows import RawRows
-from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.inference import LevelCensus, propose_variable
@@ -21,6 +21,8 @@ from pmflib.schema.variable import as_text
 
 MAX_VARIABLES = 200_000
 """Distinct values of a long log's variable column; with more it is not the variable column."""
+NAMES_SHOWN = 6
+"""Variables named in a note that holds for all of them."""
 LONG_TRACKED = 1024
 """Distinct values that are counted per variable of a long log; the ones counted stand for the rest."""
 
@@ -70,6 +72,7 @@ def draft_schema(
         censuses = _drop_rare(censuses, config, min_count, notes)
         _share_levels(censuses, config, max_levels, notes)
     variables: list[Variable] = []
+    remarks: dict[str, list[str]] = {}
     for name, census in censuses.items():
         variable, note = propose_variable(
             name, census, missing=config.missing, max_levels=max_levels, bins=bins
@@ -77,13 +80,62 @@ def draft_schema(
         if variable is not None:
             variables.append(variable)
         if note:
-            notes.append(f"{name}: {note}")
+            remarks.setdefault(note, []).append(name)
+    notes += [f"{_list_names(names)}: {note}" for note, names in remarks.items()]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
             f"check source.layout and source.delimiter, or raise max_levels={max_levels}"
         )
+    if config.layout == "wide" and len(variables) < len(censuses) / 2:
+        notes.append(
+            "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
+            "source.value (pmf infer: --sample, --variable, --value)"
+        )
     return Schema(tuple(variables)), notes
+
+
+def _list_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown}, ... ({len(names)} variables)"
+
+
+def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:
+    """Names for the columns of a CSV file without a header: c1, c2, ...
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or is Parquet, whose columns have names.
+    """
+    if is_parquet(source, config):
+        raise SourceError(f"{source.name}: Parquet columns have names; leave them as they are")
+    width = len(read_columns(source, config))
+    return tuple(f"c{place:0{len(str(width))}}" for place in range(1, width + 1))
+
+
+def _check_delimiter(source: Source, config: SourceConfig, header: Sequence[str]) -> None:
+    """Refuse a single column whose name holds another delimiter."""
+    if len(header) == 1 and not is_parquet(source, config):
+        for other in "\t;|, ":
+            if other != config.delimiter and other in header[0].strip():
+                raise SourceError(
+                    f"{source.name}: is one column, {header[0][:80]!r}, when cut at "
+                    f"{config.delimiter!r}; is source.delimiter {other!r} (pmf infer: --delimiter)?"
+                )
+
+
+def _look_for_header(
+    source: Source, censuses: Mapping[str, LevelCensus], config: SourceConfig, notes: list[str]
+) -> None:
+    """Note where the names of columns are found among their own values."""
+    if config.columns is None and not is_parquet(source, config):
+        alike = [name for name, census in censuses.items() if name.strip() in census.counts]
+        if 2 * len(alike) > len(censuses):
+            notes.append(
+                f"the first row of {source.name} looks like data: {alike[:4]} are values of their own columns; name "
+                "the columns in source.columns (pmf infer: --columns or --no-header)"
+            )
 
 
 def _read_all(
@@ -104,7 +156,9 @@ def _read_all(
 def _count_columns(
     sources: Sequence[Source], config: SourceConfig, notes: list[str]
 ) -> dict[str, LevelCensus]:
-    columns = [name for name in read_columns(sources[0], config) if name != config.sample]
+    header = read_columns(sources[0], config)
+    _check_delimiter(sources[0], config, header)
+    columns = [name for name in header if name != config.sample]
     if config.sample is not None:
         # an absent sample column is found here, not when the first row is ingested
         columns.append(config.sample)
@@ -117,6 +171,7 @@ def _count_columns(
     for raw in _read_all(sources, config, columns, notes):
         for name, census in censuses.items():
             census.add(raw.batch.column(name))
+    _look_for_header(sources[0], censuses, config, notes)
     return censuses
 
 

@@ -72,7 +72,7 @@ def view_texts(texts: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArra
     _, ends, data = texts.buffers()
     first = texts.offset
     places = np.frombuffer(ends, np.int32)[first : first + len(texts) + 1]
-    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    content = np.frombuffer(b"" if data is None else data, np.uint8)
     return content, places
 
 

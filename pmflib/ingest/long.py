@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def spill_long(
     *,
     n_buckets: int,
     folder: Path,
+    on_rows: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Encode one file of answers, and deal them to buckets by their sample's hash.
 
@@ -51,7 +53,9 @@ def spill_long(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
+    on_rows
+        Called with the number of rows of each batch that was dealt with: progress.
 
     Returns
     -------
@@ -65,6 +69,7 @@ def spill_long(
     ConfigError
         If the source is not laid out long.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _LongEncoder(schema, source_config, policy)
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:
@@ -73,7 +78,7 @@ def spill_long(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "long", "schema": schema.digest}
-        for raw in read_rows(source, source_config, encoder.columns):
+        for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows):
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
     return screen.account.summarise()

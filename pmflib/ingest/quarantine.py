@@ -23,8 +23,9 @@ REASONS = (
     "duplicate",
 )
 """Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
-many fields; bytes that are not UTF-8; no sample identifier; a variable the schema lacks; a time that does not
-read; a value that is no level; an answer that another one of the same sample supersedes."""
+many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
+schema lacks; a time that does not read; a value that is no level; an answer that another one of the same sample
+supersedes."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [

@@ -26,8 +26,8 @@ class RawRows:
         int64 of shape (n_rows,): number of each row in the file; 1 is the first row of data, and blank lines are no
         rows.
     ragged
-        Number and text of the rows in between that have too few or too many fields; their bytes that are not
-        UTF-8 are escaped with a backslash.
+        Number and text of the rows in between that have too few or too many fields, or text after a closing quotation
+        mark; their bytes that are not UTF-8 are escaped with a backslash.
     """
 
     batch: pa.RecordBatch
@@ -48,16 +48,17 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
     for name in columns:
         if name not in places:
             close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
-            hint = f"; did you mean {close}?" if close else ""
+            hint = f"; did you mean {close}?" if close else "."
             shown = list(header[:12]) + (["..."] if len(header) > 12 else [])
             raise SourceError(
                 f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint} "
-                "If the first row is data, name the columns in source.columns; "
-                "if they are one column, set source.delimiter"
+                "If the first row is data, name the columns in source.columns (pmf infer: --columns or "
+                "--no-header); if they are one column, set source.delimiter"
             )
         if times[name] > 1:
             raise SourceError(
                 f"{source.name}: column {name!r} stands {times[name]} times in the header; "
-                "rename all but one, or take them out"
+                "rename all but one, or, if the first row is data, name the columns in source.columns "
+                "(pmf infer: --columns or --no-header)"
             )
     return [places[name] for name in columns]

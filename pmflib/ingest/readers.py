@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.csv_rows import read_csv_rows, read_header
 from pmflib.ingest.raw_rows import RawRows, find_columns
-from pmflib.ingest.sources import DAMAGED, Source, open_source
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
@@ -40,7 +40,13 @@ def read_columns(source: Source, config: SourceConfig) -> list[str]:
     return read_header(source, config)
 
 
-def read_rows(source: Source, config: SourceConfig, columns: Sequence[str]) -> Iterator[RawRows]:
+def read_rows(
+    source: Source,
+    config: SourceConfig,
+    columns: Sequence[str],
+    *,
+    on_rows: Callable[[int], None] | None = None,
+) -> Iterator[RawRows]:
     """Read some columns of a file in memory that does not grow with it.
 
     Batches are cut at places that depend on the file alone. Every row of the file is in exactly one batch or among
@@ -54,6 +60,8 @@ def read_rows(source: Source, config: SourceConfig, columns: Sequence[str]) -> I
         Format, delimiter, and column names of CSV files without a header.
     columns
         Names of the wanted columns, all distinct.
+    on_rows
+        Called with the number of rows of each batch, once the caller has dealt with it.
 
     Raises
     ------
@@ -62,15 +70,20 @@ def read_rows(source: Source, config: SourceConfig, columns: Sequence[str]) -> I
         quotation mark is never closed.
     """
     if is_parquet(source, config):
-        yield from _read_parquet_rows(source, columns)
+        batches = _read_parquet_rows(source, columns)
     else:
-        yield from read_csv_rows(source, config, columns)
+        batches = read_csv_rows(source, config, columns)
+    for raw in batches:
+        yield raw
+        if on_rows is not None:
+            on_rows(raw.batch.num_rows + len(raw.ragged))
 
 
 def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(stream, pre_buffer=False)
     except DAMAGED as error:
+        spare_transient(error)
         raise SourceError(
             f"{source.name}: is no readable Parquet file, or was cut short ({error}); "
             "copy it again, or set source.format"
@@ -95,6 +108,7 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
             try:
                 batch = next(batches, None)
             except DAMAGED as error:
+                spare_transient(error)
                 raise SourceError(
                     f"{source.name}: damaged at or after row {first} ({error}); copy the file again"
                 ) from error

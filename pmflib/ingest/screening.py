@@ -22,7 +22,7 @@ FINE = len(REASONS)
 """Verdict on a row that fits; other verdicts are places in ``REASONS``, and the smaller one prevails."""
 
 _PROBLEMS = {
-    "ragged": "has too few or too many fields",
+    "ragged": "has too few or too many fields, or text after a closing quotation mark",
     "not_utf8": "is not UTF-8",
     "no_sample": "is no sample identifier: it is empty",
     "unknown_variable": "is no variable of the schema",

@@ -23,8 +23,9 @@ from pmflib.errors import SourceError
 DIGEST_BYTES = 1 << 20
 """How much of a file is hashed at a time."""
 
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
-"""What the readers and unpackers raise on a file that is cut short or not what its name says."""
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
+"""What readers and unpackers raise on a file that is cut short or not what its name says; an OSError may
+also come from the disk or the network: see `spare_transient`."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,14 @@ def digest_source(source: Source) -> str:
     return digest.hexdigest()
 
 
+def spare_transient(error: BaseException) -> None:
+    """Raise an error again that is not the file's fault, so that whoever runs this may try again."""
+    if isinstance(error, OSError) and (
+        error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
+    ):
+        raise error
+
+
 @contextmanager
 def open_source(source: Source, *, unpack: bool = True) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes; .gz, .bz2, .xz and .zst are unpacked on the way.
@@ -109,7 +118,7 @@ def open_source(source: Source, *, unpack: bool = True) -> Iterator[IO[bytes]]:
     files, place = _file_system(source.url)
     try:
         stored = files.open(place, "rb")
-    except OSError as error:
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
         raise SourceError(
             f"{source.name}: cannot be opened ({type(error).__name__}); "
             "check that it still exists and may be read"
@@ -155,7 +164,7 @@ def _find(path: str) -> list[Source]:
             base = posixpath.dirname(place)
             places = [place] if files.exists(place) else []
         sizes = {p: files.info(p).get("size") for p in places}
-    except OSError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise SourceError(f"source.path {path!r} cannot be listed: {error}") from error
     if not places:
         raise SourceError(

@@ -13,7 +13,7 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.sources import Source
 
-BUCKET_BYTES = 32 << 20
+BUCKET_BYTES = 16 << 20
 """Raw CSV that goes into one bucket, bytes: what the second pass holds in memory."""
 MAX_BUCKETS = 4096
 SPILL_BYTES = 32 << 20
@@ -97,11 +97,12 @@ class SpillWriter:
         counts = np.bincount(buckets, minlength=self._n_buckets)
         # a stable sort of 16-bit integers is a radix sort
         order = np.argsort(buckets, kind="stable")
-        rows = pa.concat_batches(self._waiting).take(pa.array(order))
-        self._file.write_batch(rows.replace_schema_metadata(self.metadata))
-        self._cuts.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+        rows = pa.concat_batches(self._waiting)
         self._waiting.clear()
         self._buckets.clear()
+        rows = rows.take(pa.array(order)).replace_schema_metadata(self.metadata)
+        self._file.write_batch(rows)
+        self._cuts.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
 
     def __enter__(self) -> SpillWriter:
         return self
@@ -163,7 +164,7 @@ def read_bucket(
             table = pa.Table.from_batches(parts, file.schema.remove_metadata())
             # a copy of this bucket alone, so that the map of the whole spill can be let go
             return table.take(pa.array(np.arange(table.num_rows))), metadata
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, StoreError):
             raise
         raise StoreError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def encode_wide(
     n_folds: int,
     seed: int,
     folder: Path,
+    on_rows: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples without identifiers.
 
@@ -54,7 +56,9 @@ def encode_wide(
     seed
         Made from the file's digest, so that rows of different files are dealt differently.
     folder
-        Existing folder; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
+    on_rows
+        Called with the number of rows of each batch that was dealt with: progress.
 
     Returns
     -------
@@ -74,11 +78,12 @@ def encode_wide(
             f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
             "to buckets (spill_wide) and assembled (assemble_bucket)"
         )
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _WideEncoder(source, schema, source_config, policy)
     samples = SampleWriter(folder / "samples", schema, sparse=False)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        for raw in read_rows(source, source_config, schema.names):
+        for raw in read_rows(source, source_config, schema.names, on_rows=on_rows):
             kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
             if kept.size:
                 rows = raw.rows[kept]
@@ -94,6 +99,7 @@ def spill_wide(
     *,
     n_buckets: int,
     folder: Path,
+    on_rows: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples with identifiers, and deal them to buckets by their hash.
 
@@ -104,7 +110,9 @@ def spill_wide(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Existing folder; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
+    on_rows
+        Called with the number of rows of each batch that was dealt with: progress.
 
     Returns
     -------
@@ -120,6 +128,7 @@ def spill_wide(
     """
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
+    folder.mkdir(parents=True, exist_ok=True)
     encoder = _WideEncoder(source, schema, source_config, policy)
     columns = list(dict.fromkeys([*schema.names, source_config.sample]))
     place = columns.index(source_config.sample)
@@ -129,7 +138,7 @@ def spill_wide(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest}
-        for raw in read_rows(source, source_config, columns):
+        for raw in read_rows(source, source_config, columns, on_rows=on_rows):
             verdicts = Verdicts(raw.batch.num_rows)
             identifiers = read_identifiers(raw.batch.column(place))
             verdicts.mark(identifiers.undecodable, "not_utf8", place)
@@ -161,7 +170,7 @@ class _WideEncoder:
                 raise SchemaError(
                     f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
                     f"({len(header)} columns)"
-                    + (f"; did you mean {close}?" if close else "; ")
+                    + (f"; did you mean {close}?" if close else ".")
                     + " Rename the column or the variable, or take the variable out of the schema"
                 )
         used = {*schema.names, config.sample}

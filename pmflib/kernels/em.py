@@ -1,93 +1,221 @@
-"""EM row kernels in the log domain; dense and sparse blocks share every operation, so their bits agree."""
+"""EM row kernels: products of scaled probabilities, with exact logarithms where products would vanish.
+
+A row is a list of table rows to multiply. A table row belongs to a level, or to a combination of levels of a few
+neighbouring variables (an entry); it is scaled so that its largest probability is 1. Dense and sparse samples are
+turned into the same lists, so their results agree to the bit.
+"""
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-import numpy as np
 from numba import njit
 
+from pmflib.kernels.lanes import make_lanes
 
-@njit(nogil=True)
-def _gather_levels(codes, offsets, held):  # type: ignore[no-untyped-def]
-    """Level indices of one row of codes into held; returns how many there are."""
-    n_held = 0
-    for variable in range(codes.size):
-        code = codes[variable]
-        if code >= 0:
-            held[n_held] = offsets[variable] + code
-            n_held += 1
-    return n_held
+OUTER = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER = OUTER | {"no_cpython_wrapper": True}
+"""Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+
+THRESHOLD = 2.0**-300
+"""About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
+MARGIN = 1e30
+"""A row's products are trusted where their sum is this many times what may have been lost."""
+LONG, SHORT = 64, 16
+"""Table rows multiplied before products are brought back to about 1: at first, and if all of them vanish."""
+SMALL = 1e-200
+LARGE = 1e200
+LOG_2 = math.log(2.0)
 
 
-@njit(nogil=True)
-def _find_posterior(held, log_prior, log_factors, posterior):  # type: ignore[no-untyped-def]
-    """Posterior of the latent state given the levels held, and the log-probability of these."""
+@njit(**INNER)
+def _rescale(values, start, stop):  # type: ignore[no-untyped-def]
+    """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
+
+    A product at or below the threshold becomes minus an upper bound of itself, and stays negative.
+    """
+    peak = 0.0
+    for f in range(start, stop):
+        peak = max(peak, values[f])
+    exponent = math.frexp(peak)[1] if peak > 0 else 0
+    scale = math.ldexp(1.0, -exponent)
+    for f in range(start, stop):
+        value = values[f] * scale
+        values[f] = value if values[f] > THRESHOLD else -max(abs(value), THRESHOLD)
+    return exponent
+
+
+@njit(**INNER)
+def _find_lost(values, start, stop):  # type: ignore[no-untyped-def]
+    """Upper bound of the products that are known only by a bound."""
+    lowest = -THRESHOLD
+    for f in range(start, stop):
+        lowest = min(lowest, values[f])
+    return -lowest
+
+
+@njit(**INNER)
+def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, at):  # type: ignore[no-untyped-def]
+    """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
     rank = log_prior.size
     for f in range(rank):
-        posterior[f] = log_prior[f]
-    for i in range(held.size):
-        row = log_factors[held[i]]
-        for f in range(rank):
-            posterior[f] += row[f]
-    largest = posterior[0]
-    for f in range(1, rank):
-        largest = max(largest, posterior[f])
+        out[at + f] = log_prior[f]
+    for i in range(start, stop):
+        for k in range(levels.shape[1]):
+            level = levels[entries[i], k]
+            if level >= 0:
+                for f in range(rank):
+                    out[at + f] += log_factors[level, f]
+    largest = -math.inf
+    for f in range(rank):
+        largest = max(largest, out[at + f])
     total = 0.0
     for f in range(rank):
-        posterior[f] = math.exp(posterior[f] - largest)
-        total += posterior[f]
+        out[at + f] = math.exp(out[at + f] - largest)
+        total += out[at + f]
     for f in range(rank):
-        posterior[f] /= total
+        out[at + f] /= total
     return largest + math.log(total)
 
 
-@njit(nogil=True)
-def _add_masses(held, posterior, level_mass, state_mass):  # type: ignore[no-untyped-def]
-    """Add one row's posterior to the sufficient statistics."""
-    rank = posterior.size
-    for f in range(rank):
-        state_mass[f] += posterior[f]
-    for i in range(held.size):
-        row = level_mass[held[i]]
-        for f in range(rank):
-            row[f] += posterior[f]
+class RowKernels(NamedTuple):
+    """Functions for tables of one width.
 
-
-@njit(nogil=True)
-def add_statistics_dense(codes, offsets, log_prior, log_factors, level_mass, state_mass):  # type: ignore[no-untyped-def]
-    """Add the sufficient statistics of a dense block; returns its log-likelihood, nats.
-
-    codes: signed integers (n_rows, n_variables), -1 missing. offsets: int64 (n_variables + 1,). log_prior: float64
-    (rank,). log_factors: float64 (n_levels, rank). level_mass, state_mass: float64, of the shapes of log_factors and
-    log_prior, changed in place.
+    They take samples as lists of table rows (`pmflib.kernels.em_lists`), then the model: table (n_entries * padded,),
+    prior (padded,), levels, log_prior and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them.
     """
-    held = np.empty(codes.shape[1], np.int64)
-    posterior = np.empty(log_prior.size)
-    log_likelihood = 0.0
-    for s in range(codes.shape[0]):
-        row = held[: _gather_levels(codes[s], offsets, held)]
-        if row.size:
-            log_likelihood += _find_posterior(row, log_prior, log_factors, posterior)
-            _add_masses(row, posterior, level_mass, state_mass)
-    return log_likelihood
+
+    add_statistics: Callable[..., Any]
+    """(entries, starts, stops, weights, weighted, *model, products, scales, mass, state_mass) -> log-likelihood
+    under the scaled model, nats; scales is work space, (rows per batch,), products (rows per batch * padded,)."""
+    score: Callable[..., Any]
+    """(entries, starts, stops, *model, log_scales, log_scale, products, log_probs, posteriors)."""
 
 
-@njit(nogil=True)
-def add_statistics_sparse(indptr, indices, log_prior, log_factors, level_mass, state_mass):  # type: ignore[no-untyped-def]
-    """Add the sufficient statistics of a sparse block; as `add_statistics_dense`, to the same bits."""
-    posterior = np.empty(log_prior.size)
-    log_likelihood = 0.0
-    for s in range(indptr.size - 1):
-        row = indices[indptr[s] : indptr[s + 1]]
-        if row.size:
-            log_likelihood += _find_posterior(row, log_prior, log_factors, posterior)
-            _add_masses(row, posterior, level_mass, state_mass)
-    return log_likelihood
+@lru_cache
+def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def]
+    """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
 
+    Parameters
+    ----------
+    width, n_vectors
+        As for `make_lanes`.
+    n_panels
+        Panels in a table row.
+    """
+    multiply, settle, spread = make_lanes(width, n_vectors)
+    panel = width * n_vectors
+    padded = panel * n_panels
 
-@njit(nogil=True)
-def fill_posteriors(codes, offsets, log_prior, log_factors, posteriors, log_probs):  # type: ignore[no-untyped-def]
-    """Posterior of every row, float64 (n_rows, rank), and log-probability, float64 (n_rows,), nats; both are filled."""
-    held = np.empty(codes.shape[1], np.int64)
-    for s in range(codes.shape[0]):
-        row = held[: _gather_levels(codes[s], offsets, held)]
-        log_probs[s] = _find_posterior(row, log_prior, log_factors, posteriors[s])
+    @njit(**INNER)
+    def multiply_segments(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
+        """As `multiply_row`, by segments: long ones if the row is, short ones if all products vanish."""
+        segment = LONG if stop - start > LONG else SHORT
+        while True:
+            exponent, last = 0, start
+            for f in range(padded):
+                products[at + f] = prior[f]
+            while last < stop:
+                if last > start:
+                    exponent += _rescale(products, at, at + padded)
+                first, last = last, min(last + segment, stop)
+                for column in range(0, padded, panel):
+                    place = at + column
+                    multiply(
+                        table,
+                        entries,
+                        first,
+                        last,
+                        padded,
+                        column,
+                        products,
+                        place,
+                        products,
+                        place,
+                    )
+            lost = _find_lost(products, at, at + padded)
+            total = 0.0
+            for column in range(0, padded, panel):
+                total += settle(products, at + column, THRESHOLD)
+            if segment == SHORT or total > MARGIN * lost:
+                return total, lost, exponent
+            segment = SHORT
+
+    @njit(**INNER, forceinline=True)
+    def multiply_row(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
+        """Products of one row, what is lost set to 0; returns their sum, what may be lost, and an exponent."""
+        if stop - start <= LONG:
+            total = 0.0
+            for column in range(0, padded, panel):
+                place = at + column
+                multiply(
+                    table, entries, start, stop, padded, column, prior, column, products, place
+                )
+                total += settle(products, place, THRESHOLD)
+            if total > MARGIN * THRESHOLD:
+                return total, THRESHOLD, 0
+        return multiply_segments(table, entries, start, stop, prior, products, at)
+
+    @njit(**OUTER)
+    def add_statistics(  # type: ignore[no-untyped-def]
+        entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
+        products, scales, mass, state_mass,
+    ):  # fmt: skip
+        log_likelihood, running = 0.0, 1.0
+        for begin in range(0, starts.size, scales.size):
+            n_rows = min(scales.size, starts.size - begin)
+            for s in range(n_rows):
+                start, stop, at = starts[begin + s], stops[begin + s], s * padded
+                total, lost, exponent = multiply_row(
+                    table, entries, start, stop, prior, products, at
+                )
+                weight = weights[begin + s] if start < stop else 0.0
+                if not total > MARGIN * lost:
+                    scales[s] = weight
+                    log_likelihood += weight * _find_posterior(
+                        entries, start, stop, levels, log_prior, log_factors, products, at
+                    )
+                    continue
+                scales[s] = weight / total
+                if exponent:
+                    log_likelihood += weight * (exponent * LOG_2)
+                if weighted or weight == 0:
+                    log_likelihood += weight * math.log(total)
+                    continue
+                # one logarithm for the product of many rows
+                running *= total
+                if not SMALL < running < LARGE:
+                    log_likelihood += math.log(running)
+                    running = 1.0
+            for s in range(n_rows):
+                start, stop, at = starts[begin + s], stops[begin + s], s * padded
+                if scales[s] != 0:
+                    for column in range(0, padded, panel):
+                        spread(
+                            mass, entries, start, stop, padded, column, products, at + column, scales[s], state_mass
+                        )  # fmt: skip
+        return log_likelihood + math.log(running)
+
+    @njit(**OUTER)
+    def score(  # type: ignore[no-untyped-def]
+        entries, starts, stops, table, prior, levels, log_prior, log_factors,
+        log_scales, log_scale, products, log_probs, posteriors,
+    ):  # fmt: skip
+        for s in range(starts.size):
+            start, stop = starts[s], stops[s]
+            total, lost, exponent = multiply_row(table, entries, start, stop, prior, products, 0)
+            if total > MARGIN * lost:
+                log_prob = math.log(total) + exponent * LOG_2
+            else:
+                log_prob = _find_posterior(
+                    entries, start, stop, levels, log_prior, log_factors, products, 0
+                )
+                total = 1.0
+            for i in range(start, stop):
+                log_prob += log_scales[entries[i]]
+            log_probs[s] = log_prob + log_scale if start < stop else 0.0
+            for f in range(posteriors.shape[1]):
+                posteriors[s, f] = products[f] / total
+
+    return RowKernels(add_statistics, score)

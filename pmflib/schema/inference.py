@@ -17,6 +17,8 @@ from pmflib.schema.variable import DEFAULT_MISSING, Variable, as_text, read_numb
 MAX_TRACKED = 50_000
 """Distinct values a census keeps; a column with more is either continuous or no categorical variable."""
 
+ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
+
 
 @dataclass
 class LevelCensus:
@@ -102,6 +104,8 @@ def propose_variable(
         note += (
             f"; some levels read as numbers ({sorted(numbers)[0]!r}): a missing code among them?"
         )
+    if len(seen) == 1:
+        note = ONE_LEVEL
     return Variable(name, tuple(sorted(seen)), missing=tuple(missing)), note
 
 
@@ -120,7 +124,8 @@ def _propose_numeric(
     )
     if len(distinct) <= max_levels and not overflowed:
         values = tuple(number for number, _ in distinct)
-        return Variable(name, tuple(text for _, text in distinct), values, missing=missing), ""
+        note = ONE_LEVEL if len(values) == 1 else ""
+        return Variable(name, tuple(text for _, text in distinct), values, missing=missing), note
     order = sorted(numbers, key=numbers.__getitem__)
     points = np.array([numbers[text] for text in order])
     weights = np.array([seen[text] for text in order], np.float64)
@@ -138,7 +143,7 @@ def _propose_numeric(
         bounds = [repr(edge) for edge in edges.tolist()]
     levels = tuple(f"[{a}, {b})" for a, b in zip(["-inf", *bounds], [*bounds, "inf"], strict=True))
     variable = Variable(name, levels, tuple(means.tolist()), tuple(edges.tolist()), missing)
-    return (
-        variable,
-        f"continuous: cut into {len(levels)} bins at the quantiles; values are the bins' means",
-    )
+    note = f"continuous: cut into {len(levels)} bins at the quantiles; values are the bins' means"
+    if set(seen.values()) == {1} and all(map(float.is_integer, numbers.values())):
+        note += "; all differ: an identifier? name it as source.sample, or take it out"
+    return variable, note

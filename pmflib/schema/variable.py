@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -139,7 +140,7 @@ class Variable:
         number = read_number(text)
         if number is None:
             return code
-        return int(np.searchsorted(np.asarray(self.edges), number, side="right"))
+        return bisect_right(self.edges, number)
 
     def encode_column(self, column: pa.Array | pa.ChunkedArray) -> IntArray:
         """Codes of a column.

@@ -6,7 +6,6 @@ Where every latent state has a level that (nearly) gives it away, W stands among
 """
 
 import numpy as np
-from scipy.special import rel_entr
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.errors import PmfError, RankError, SchemaError
@@ -234,7 +233,9 @@ def _mean_divergence(
     """Return the mean divergence of the model from the pairs, whose other cells are all 0."""
     model = np.maximum((factors * prior) @ factors.T, _FLOOR)
     # The least divergence is 0; rounding and the floor may leave it a hair below.
-    return max(0.0, float(rel_entr(pairs, model).sum())) / max(n_pairs, 1)
+    held = pairs > 0
+    divergence = float(pairs[held] @ np.log(pairs[held] / model[held]))
+    return max(0.0, divergence) / max(n_pairs, 1)
 
 
 def _describe_gaps(

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+
+_UNWRITABLE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+}
+
+
+@contextmanager
+def refuse_unwritable(folder: str | Path) -> Iterator[None]:
+    """Turn a full disk and missing permissions into a `StoreError`: trying again would not help."""
+    try:
+        yield
+    except OSError as error:
+        # a source without permission to read it is somebody else's: not in the store, nor on the way to it
+        here, place = Path(folder), Path(error.filename or folder)
+        related = place.is_relative_to(here) or here.is_relative_to(place)
+        if error.errno not in _UNWRITABLE or not related:
+            raise
+        raise StoreError(
+            f"store {str(folder)!r} cannot be written ({error}); make room or mend its permissions there, "
+            "or set store.path to another place, then run again"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -87,12 +118,18 @@ class Store:
     ----------
     root
         The folder; made if absent.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be made; its methods raise one if it cannot be written, with nothing half-published.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        for name in ("manifest", "tmp", "work"):
-            (self.root / name).mkdir(parents=True, exist_ok=True)
+        with refuse_unwritable(self.root):
+            for name in ("manifest", "tmp", "work"):
+                (self.root / name).mkdir(parents=True, exist_ok=True)
 
     def locate(self, reference: Reference) -> Path:
         """Folder of an artefact.
@@ -162,22 +199,24 @@ class Store:
         The manifest entry.
         """
         identity = identify(kind, inputs, options, version)
-        if (found := self.find(identity)) is not None:
-            return found
-        tmp = self.root / "tmp" / f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         work = self.root / "work" / identity
-        for folder in (tmp, work):
-            folder.mkdir(parents=True, exist_ok=True)
-        try:
-            summary = dict(write(tmp, work))
-            digest = digest_tree(tmp)
-            place = self._publish(tmp, kind, digest)
-        finally:
-            shutil.rmtree(tmp, ignore_errors=True)
-        entry = Entry(
-            Reference(kind, identity, digest, place), dict(inputs), dict(options), version, summary
-        )
-        self._record(entry)
+        if (found := self.find(identity)) is not None:
+            # a run that was killed between the manifest entry and its last line left them
+            shutil.rmtree(work, ignore_errors=True)
+            return found
+        tmp = self.root / "tmp" / mark_draft(kind)
+        with refuse_unwritable(self.root):
+            for folder in (tmp, work):
+                folder.mkdir(parents=True, exist_ok=True)
+            try:
+                summary = dict(write(tmp, work))
+                digest = digest_tree(tmp)
+                place = self._publish(tmp, kind, digest)
+            finally:
+                shutil.rmtree(tmp, ignore_errors=True)
+            reference = Reference(kind, identity, digest, place)
+            entry = Entry(reference, dict(inputs), dict(options), version, summary)
+            self._record(entry)
         shutil.rmtree(work, ignore_errors=True)
         return entry
 
@@ -187,17 +226,24 @@ class Store:
         entry = Entry(
             Reference("source", identity, digest, ""), {}, {"name": name}, 1, dict(summary)
         )
-        self._record(entry)
+        with refuse_unwritable(self.root):
+            self._record(entry)
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete what runs that were killed left in ``tmp/``, and say how many; a live process's work stays."""
+        """Delete what runs killed on this machine were writing, and say how many; a live process's work stays."""
         dropped = 0
-        for path in (self.root / "tmp").iterdir():
-            _, _, owner = path.name.rpartition("-")[0].rpartition("-")
-            # a name that is not of our making is not ours to delete
-            if owner.isdigit() and not _is_alive(int(owner)):
-                shutil.rmtree(path, ignore_errors=True)
+        drafts = [
+            *(self.root / "tmp").iterdir(),
+            *(self.root / "manifest").glob(".*"),
+            *(self.root / "runs").glob(".*"),
+        ]
+        for path in drafts:
+            if _is_abandoned(path.name):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
                 dropped += 1
         return dropped
 
@@ -214,7 +260,7 @@ class Store:
                 raise
             # another run published the same content first: names are digests, so it is ours too, unless damaged since
             if digest_tree(target) != digest:
-                damaged = tmp.with_name(f"damaged-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+                damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
                 shutil.rmtree(damaged, ignore_errors=True)
@@ -247,10 +293,14 @@ def digest_tree(path: Path) -> str:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
-    tmp = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    tmp.write_bytes(content)
-    _sync(tmp)
-    os.replace(tmp, path)
+    tmp = path.with_name(mark_draft(f".{path.name}"))
+    try:
+        tmp.write_bytes(content)
+        _sync(tmp)
+        os.replace(tmp, path)
+    except BaseException:
+        tmp.unlink(missing_ok=True)
+        raise
     _sync(path.parent)
 
 
@@ -262,11 +312,24 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+def mark_draft(name: str) -> str:
+    """Name for what is being written, that says who writes it: machine and process, and which draft of theirs."""
+    return f"{name}-{_machine()}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _is_abandoned(name: str) -> bool:
+    """Whether a draft is of a process that has ended; drafts of other machines, and other names, may be in use."""
+    parts = re.fullmatch(r".*-([0-9a-f]{8})\.(\d+)-[0-9a-f]{8}", name)
+    if parts is None or parts[1] != _machine():
         return False
-    except PermissionError:
+    try:
+        os.kill(int(parts[2]), 0)
+    except ProcessLookupError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False

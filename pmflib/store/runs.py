@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, replace_file
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
 
 
 def write_run(
@@ -32,9 +32,10 @@ def write_run(
         "facts": dict(facts),
     }
     folder = store.root / "runs"
-    folder.mkdir(exist_ok=True)
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
-    replace_file(folder / f"{name}.json", text.encode())
+    with refuse_unwritable(store.root):
+        folder.mkdir(exist_ok=True)
+        replace_file(folder / f"{name}.json", text.encode())
 
 
 def read_run(store: Store, name: str) -> tuple[dict[str, Reference], dict[str, Any]] | None:
@@ -51,7 +52,7 @@ def read_run(store: Store, name: str) -> tuple[dict[str, Reference], dict[str, A
     try:
         content = json.loads(path.read_text("utf-8"))
         return {k: Reference(**v) for k, v in content["stages"].items()}, content["facts"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"record runs/{name}.json is damaged ({error}); run the pipeline again"
         ) from error

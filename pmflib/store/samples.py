@@ -9,12 +9,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import create_array, open_group, read_arrays, refuse_damage
+from pmflib.store.arrays import (
+    create_array,
+    create_group,
+    open_group,
+    read_arrays,
+    read_rows,
+    refuse_damage,
+)
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
@@ -95,7 +101,7 @@ class SampleWriter:
             "missing": -1,
             "schema": schema.to_json(),
         }
-        self._group = zarr.create_group(path, attributes={**(attributes or {}), **layout})
+        self._group = create_group(path, {**(attributes or {}), **layout})
         self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
@@ -225,10 +231,10 @@ def read_block(reference: BlockReference) -> Block:
     with refuse_damage(Path(reference.path)):
         group = open_group(Path(reference.path))
         if group.attrs["layout"] == "dense":
-            return DenseBlock(np.asarray(group["codes"][start:stop]))  # type: ignore[index]
-        ends = np.asarray(group["indptr"][max(start - 1, 0) : stop], np.int64)  # type: ignore[index]
+            return DenseBlock(read_rows(group, "codes", start, stop))
+        ends = read_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
         indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
-        indices = np.asarray(group["indices"][int(indptr[0]) : int(indptr[-1])])  # type: ignore[index]
+        indices = read_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
     return SparseBlock(indptr - indptr[0], indices)
 
 

@@ -6,12 +6,12 @@ import lzma
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
-from pmflib.ingest import csv_rows, find_sources, read_columns, read_rows
+from pmflib.ingest import csv_feed, find_sources, read_columns, read_rows
 
 WIDE = SourceConfig(path="x", layout="wide")
 
@@ -66,7 +66,7 @@ def test_read_rows__numbers_are_exact_wherever_blocks_are_cut(
             broken[number] = line
     content = newline.join(["a,b", *lines]) + (newline if last_newline else "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "CSV_BYTES", block)
+        patch.setattr(csv_feed, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("rows")
         assert read(folder, content.encode(), ["a", "b"]) == (fitting, broken)
 
@@ -89,7 +89,7 @@ def test_read_rows__bytes_that_are_not_utf8_survive(tmp_path):
 def test_read_rows__any_bytes_come_back(tmp_path_factory, cells, block):
     quoted = [b'"' + cell.replace(b'"', b'""') + b'",1' for cell in cells]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "CSV_BYTES", block)
+        patch.setattr(csv_feed, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("bytes")
         rows, ragged = read(folder, b"a,b\n" + b"\n".join(quoted), ["a", "b"])
     assert not ragged
@@ -130,6 +130,52 @@ def test_read_rows__old_line_ends(tmp_path):
     assert read(tmp_path, b"a,b\r1,2\r3,4", ["b"])[0] == {1: (b"2",), 2: (b"4",)}
 
 
+def test_read_rows__quotation_mark_that_pairs_with_a_later_one(tmp_path):
+    # the rows between them are inside the field of a column that nobody wants
+    content = b'a,note,b\n1,"open,2\n3,fine,4\n5,"both",6\n7,"a ""b"" c",8\n9,"x" y,\xff\n'
+    rows, ragged = read(tmp_path, content, ["a", "b"])
+    assert rows == {2: (b"7", b"8")}
+    assert ragged == {1: '1,"open,2\n3,fine,4\n5,"both",6', 3: '9,"x" y,\\xff'}
+
+
+@settings(deadline=None)
+@given(
+    pieces=st.lists(
+        st.sampled_from(['"', ",", "\n", "\r\n", "a", "é", '""', '",', ',"', "a,b\n"]), max_size=60
+    ),
+    n_before=st.integers(0, 150),
+)
+def test_read_rows__any_text_is_one_row_or_another(tmp_path_factory, pieces, n_before):
+    # a reference that walks over the characters one by one
+    text = "0,0\n" * n_before + "".join(pieces)
+    want, fields, state, mangled, start = {}, 1, "row", False, 0
+    for place, sign in enumerate(text + "\n"):
+        if sign in "\r\n" and state != "quoted":
+            if state != "row":
+                fits = fields == 2 and not mangled
+                want[len(want) + 1] = None if fits else text[start:place]
+            fields, state, mangled, start = 1, "row", False, place + 1
+        elif state == "quoted":
+            state = "closed" if sign == '"' else "quoted"
+        elif sign == ",":
+            fields, state = fields + 1, "field"
+        elif state == "closed":
+            mangled |= sign != '"'
+            state = "quoted" if sign == '"' else "bare"
+        elif state in ("row", "field"):
+            state = "quoted" if sign == '"' else "bare"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_feed, "CSV_BYTES", 300)
+        folder = tmp_path_factory.mktemp("any")
+        content = b"a,b\n" + text.encode()
+        if state == "quoted":
+            with pytest.raises(SourceError, match=r"never closed"):
+                read(folder, content, ["b"])
+        else:
+            rows, ragged = read(folder, content, ["b"])
+            assert dict.fromkeys(rows) | ragged == want
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -145,7 +191,7 @@ def test_read_rows__quotation_mark_that_is_never_closed(tmp_path, content):
 
 
 def test_read_rows__quotation_mark_that_swallows_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_rows, "CSV_BYTES", 64)
+    monkeypatch.setattr(csv_feed, "CSV_BYTES", 64)
     with pytest.raises(SourceError, match=r"row after row \d+ does not end within 64 bytes"):
         read(tmp_path, b'a,b\n1,2\n1,"x\n' + b"3,4\n" * 100, ["a", "b"])
 
@@ -206,6 +252,12 @@ def test_read_rows__packed_file_cut_short(tmp_path, suffix, pack, n_rows):
     assert len(rows) == n_rows
     with pytest.raises(SourceError, match="cannot be unpacked to its end"):
         read(tmp_path, packed[: int(len(packed) * 0.8)], ["a"], name=name)
+
+
+def test_read_rows__delimiter_is_ascii(tmp_path):
+    odd = SourceConfig(path="x", layout="wide", delimiter="§")
+    with pytest.raises(SourceError, match=r"x\.csv: source\.delimiter '§' is not ASCII"):
+        read(tmp_path, "a§b\n".encode(), ["a"], odd)
 
 
 def test_read_rows__not_packed_at_all(tmp_path):

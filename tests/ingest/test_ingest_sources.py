@@ -1,14 +1,18 @@
 import bz2
+import errno
 import gzip
 import hashlib
+import io
 import lzma
 
 import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
+from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
-from pmflib.ingest import digest_source, find_sources
+from pmflib.ingest import digest_source, find_sources, read_rows
 from pmflib.ingest.sources import open_source
 
 
@@ -110,3 +114,33 @@ def test_open_source__file_that_vanished(tmp_path):
     (tmp_path / "a.csv").unlink()
     with pytest.raises(SourceError, match=r"a\.csv: cannot be opened \(FileNotFoundError\)"):
         digest_source(source)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.parquet"])
+def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, name):
+    # who runs the stage may then try again
+    (tmp_path / name).write_bytes(b"a\n1\n")
+    (source,) = find_sources(str(tmp_path))
+
+    class FailingFile(io.RawIOBase):
+        place = 0
+
+        def readable(self):
+            return True
+
+        def seekable(self):
+            return True
+
+        def seek(self, offset, whence=0):
+            self.place = 1000 if whence == 2 else offset
+            return self.place
+
+        def tell(self):
+            return self.place
+
+        def readinto(self, buffer):
+            raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(LocalFileSystem, "open", lambda *args, **options: FailingFile())
+    with pytest.raises(OSError, match="input/output error"):
+        list(read_rows(source, SourceConfig(path="x", layout="wide"), ["a"]))

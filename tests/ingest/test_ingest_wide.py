@@ -14,7 +14,7 @@ from pmflib.hashing import assign_folds
 from pmflib.ingest import (
     assemble_bucket,
     combine_accounts,
-    csv_rows,
+    csv_feed,
     encode_wide,
     find_sources,
     spill_wide,
@@ -239,7 +239,7 @@ def test_encode_wide__same_bytes_twice(tmp_path):
 def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
     policy = SchemaConfig(on_unknown_level=level)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_rows, "CSV_BYTES", block)
+        patch.setattr(csv_feed, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("dirty")
         summary, codes, quarantined = encode(folder, b"a,b\n" + b"\n".join(lines), policy=policy)
     rows = [line for line in lines if line]

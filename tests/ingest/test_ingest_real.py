@@ -1,0 +1,102 @@
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.ingest import (
+    assemble_bucket,
+    combine_accounts,
+    draft_schema,
+    encode_wide,
+    find_sources,
+    spill_long,
+)
+from pmflib.store.samples import list_blocks, read_block, read_origins
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+def real_file(name):
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"data set {name} is not here")
+    return path
+
+
+def encode_all(path, config, folder):
+    (source,) = find_sources(str(path))
+    schema, _ = draft_schema([source], config)
+    summary = encode_wide(source, schema, config, SchemaConfig(), n_folds=16, seed=1, folder=folder)
+    codes = np.concatenate(
+        [read_block(block).to_codes(schema.offsets) for block in list_blocks(folder / "samples")]
+    )
+    rows, _ = read_origins(folder / "samples")
+    return schema, summary, codes[np.argsort(rows)]
+
+
+def test_pisa2009__every_answer_comes_back(tmp_path):
+    path = real_file("pisa2009/pisaitems.csv.gz")
+    schema, summary, codes = encode_all(path, SourceConfig(path="x", layout="wide"), tmp_path)
+    header, *rows = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
+    assert schema.names == tuple(header)
+    assert summary["rows_in"] == summary["rows_encoded"] == len(rows)
+    for place, variable in enumerate(schema.variables):
+        labels = [variable.levels[code] if code >= 0 else "" for code in codes[:, place]]
+        missing = set(variable.missing)
+        assert labels == ["" if row[place] in missing else row[place] for row in rows]
+
+
+def test_votes__file_without_header(tmp_path):
+    path = real_file("votes/UCI_VOTERS.data")
+    names = ("party", *(f"vote{n}" for n in range(16)))
+    config = SourceConfig(path="x", layout="wide", columns=names)
+    schema, summary, codes = encode_all(path, config, tmp_path)
+    assert summary["rows_in"] == summary["samples"] == 435
+    assert (codes == np.loadtxt(path, delimiter=",", dtype=int)).all()
+    assert int((codes[:, 1:] == 2).sum()) == 392
+    assert schema["party"].levels == ("0", "1")
+
+
+def test_movielens__long_log_with_tabs_and_times(tmp_path):
+    path = real_file("ml-100k/u.data.gz")
+    config = SourceConfig(
+        path="x",
+        layout="long",
+        sample="user",
+        variable="movie",
+        value="rating",
+        time="ts",
+        delimiter="\t",
+        columns=("user", "movie", "rating", "ts"),
+    )
+    (source,) = find_sources(str(path))
+    schema, _ = draft_schema([source], config)
+    assert schema.names == tuple(map(str, range(1, 1683)))
+    assert set(schema.cardinalities.tolist()) == {5}
+    policy = SchemaConfig()
+    (tmp_path / "spill").mkdir()
+    spilled = spill_long(source, schema, config, policy, n_buckets=4, folder=tmp_path / "spill")
+    table, parts = np.zeros((943, 1682), int), []
+    for bucket in range(4):
+        out = tmp_path / str(bucket)
+        out.mkdir()
+        spills, names = [tmp_path / "spill"], [source.name]
+        parts.append(
+            assemble_bucket(spills, names, bucket, schema, config, policy, fold=bucket, folder=out)
+        )
+        users = np.array([int(user) for user in read_origins(out / "samples")[1]])
+        codes = [
+            read_block(block).to_codes(schema.offsets) for block in list_blocks(out / "samples")
+        ]
+        table[users - 1] = np.concatenate(codes) + 1
+    total = combine_accounts([spilled], parts)
+    assert (total["rows_in"], total["rows_quarantined"]) == (100_000, 0)
+    want = np.zeros_like(table)
+    user, movie, rating, _ = np.loadtxt(path, dtype=int).T
+    want[user - 1, movie - 1] = rating
+    assert (table == want).all()
+    assert np.bincount(table.ravel())[1:].tolist() == [6110, 11370, 27145, 34174, 21201]

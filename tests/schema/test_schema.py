@@ -1,0 +1,261 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import tables_of_codes
+
+from pmflib.errors import SchemaError
+from pmflib.schema import Schema, Variable
+
+SMOKES = Variable("smokes", ("no", "yes"))
+VISITS = Variable("visits", ("0", "1", "2"), (0.0, 1.0, 2.0))
+DOSE = Variable("dose", ("low", "high"), edges=(5.0,))
+SCHEMA = Schema((SMOKES, VISITS, DOSE))
+TABLE = {"smokes": ["no", "", "yes"], "visits": [2, 0, None], "dose": [1.5, 5.0, None]}
+CODES = [[0, 2, 0], [-1, 0, 1], [1, -1, -1]]
+
+
+class Frame:
+    """As much of a pandas frame as is asked for."""
+
+    columns = ("smokes", "visits", "dose")
+
+    def __getitem__(self, name):
+        return TABLE[name]
+
+
+@pytest.mark.parametrize(
+    "table", [TABLE, pa.table(TABLE), pa.RecordBatch.from_pydict(TABLE), Frame()]
+)
+def test_encode__every_kind_of_table(table):
+    codes = SCHEMA.encode(table)
+    assert codes.dtype == np.int8
+    assert codes.tolist() == CODES
+
+
+def test_encode__mixed_and_huge_values_in_one_column():
+    table = TABLE | {"smokes": ["no", 1, "yes"]}
+    with pytest.raises(SchemaError, match="row 1, column 'smokes': '1' is no level"):
+        SCHEMA.encode(table)
+    with pytest.raises(SchemaError, match=f"column 'visits': '{2**70}' is no level"):
+        SCHEMA.encode(TABLE | {"visits": [2**70, 0, 1]})
+
+
+def test_encode__columns_beside_the_schema_are_passed_over():
+    assert SCHEMA.encode(TABLE | {"id": ["a", "b", "c"]}).tolist() == CODES
+
+
+def test_encode__absent_columns():
+    table = {name: values for name, values in TABLE.items() if name != "visits"}
+    with pytest.raises(SchemaError, match=r"column 'visits' is absent; the table has \['smokes'"):
+        SCHEMA.encode(table)
+    assert SCHEMA.encode(table, optional=["visits"])[:, 1].tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("visits", [None, [7, 7, 7], [2, 0, 1]])
+def test_encode__hidden_column_is_not_looked_at(visits):
+    table = {**TABLE, "visits": visits} if visits else {k: TABLE[k] for k in ("smokes", "dose")}
+    codes = SCHEMA.encode(table, hidden="visits")
+    assert codes[:, 1].tolist() == [-1, -1, -1]
+    assert codes[:, [0, 2]].tolist() == np.array(CODES)[:, [0, 2]].tolist()
+
+
+def test_encode__hidden_column_of_codes_stays_as_it_was_in_the_array_given():
+    codes = np.array([[0, 99, 1]])
+    assert SCHEMA.encode(codes, hidden="visits").tolist() == [[0, -1, 1]]
+    assert codes.tolist() == [[0, 99, 1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"smokes": ["no", "x", "x"]}, r"row 1, column 'smokes': 'x' is no level.*\(2 such rows\)"),
+        ({"smokes": [b"no", b"\xff", b""]}, r"row 1, column 'smokes': b'\\xff' is not UTF-8"),
+        ({"smokes": ["no"]}, "columns differ in length: {'smokes': 1, 'visits': 3"),
+        ({"smokes": [["no"], [], []]}, "column 'smokes' holds list<"),
+    ],
+)
+def test_encode__refuses_what_does_not_fit(change, message):
+    with pytest.raises(SchemaError, match=message):
+        SCHEMA.encode(TABLE | change)
+
+
+def test_encode__refuses_what_is_no_table():
+    with pytest.raises(SchemaError, match="table is a list"):
+        SCHEMA.encode([[0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (np.zeros((2, 2), int), r"codes has shape \(2, 2\), expected \(n_rows, 3\)"),
+        (np.zeros(3, int), r"codes has shape \(3,\)"),
+        (np.zeros((2, 3)), "codes has dtype float64"),
+        (np.array([[0, 0, 0], [0, 3, 0]]), r"codes\[1, 1\] is 3, outside \[-1, 3\)"),
+        (np.array([[-2, 0, 0]]), r"codes\[0, 0\] is -2, outside"),
+        (np.full((1, 3), 255, np.uint8), r"codes\[0, 0\] is 255, outside"),
+        (np.full((1, 3), 2**64 - 1, np.uint64), r"codes\[0, 0\] is 18446744073709551615"),
+    ],
+)
+def test_check_codes__refuses(codes, message):
+    with pytest.raises(SchemaError, match=message):
+        SCHEMA.check_codes(codes)
+
+
+def test_check_codes__gives_the_schemas_dtype():
+    assert SCHEMA.check_codes(np.zeros((0, 3), np.int64)).dtype == np.int8
+    wide = Schema.from_cardinalities([128, 2])
+    assert wide.code_dtype == np.int16
+    assert wide.check_codes(np.array([[127, 1]], np.int64)).tolist() == [[127, 1]]
+    assert Schema.from_cardinalities([127]).code_dtype == np.int8
+
+
+@given(tables_of_codes())
+def test_decode__is_the_inverse_of_encode(case):
+    cardinalities, codes = case
+    schema = Schema.from_cardinalities(cardinalities)
+    assert np.array_equal(schema.encode(schema.decode(codes)), codes)
+
+
+TEXTS = st.text(min_size=1, max_size=4).map(str.strip).filter(bool)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6, unique=True), st.data())
+def test_encode__is_the_inverse_of_decode_for_any_labels(levels, data):
+    variable = Variable("v", tuple(levels), missing=("",))
+    schema = Schema((variable,))
+    values = data.draw(st.lists(st.one_of(st.none(), st.sampled_from(levels)), max_size=8))
+    table = pa.table({"v": pa.array(values, pa.string())})
+    assert schema.decode(schema.encode(table))["v"].to_pylist() == values
+
+
+def test_decode__bins_go_by_their_labels():
+    table = SCHEMA.decode(np.array([[0, -1, 1]]))
+    assert table.to_pydict() == {"smokes": ["no"], "visits": [None], "dose": ["high"]}
+    assert SCHEMA.encode(table).tolist() == [[0, -1, 1]]
+
+
+def test_infer__draws_up_a_schema_that_encodes_its_table():
+    table = {
+        "binary": ["m", "f", "f", None],
+        "rating": [5, 1, 3, 5],
+        "amount": [0.5, 1.5, 2.5, 3.5],
+        "kind": pa.array(["a", "b", "a", "a"]).dictionary_encode(),
+    }
+    schema = Schema.infer(table, max_levels=3, bins=2)
+    assert schema.cardinalities.tolist() == [2, 3, 2, 2]
+    assert schema.encode(table).tolist() == [
+        [1, 2, 0, 0],
+        [0, 0, 0, 1],
+        [0, 1, 1, 0],
+        [-1, 2, 1, 0],
+    ]
+
+
+def test_infer__column_that_cannot_be_a_variable():
+    with pytest.raises(SchemaError, match="column 'a' is left out: no value was seen"):
+        Schema.infer({"a": [None, ""]})
+    with pytest.raises(
+        SchemaError, match=r"column 'id' is left out: 3 distinct texts.*max_levels=2"
+    ):
+        Schema.infer({"id": ["x", "y", "z"]}, max_levels=2)
+
+
+def test_from_json__gives_back_what_to_json_wrote():
+    text = json.dumps(SCHEMA.to_json())
+    assert Schema.from_json(json.loads(text)) == SCHEMA
+    assert Schema.from_json(json.loads(text)).digest == SCHEMA.digest
+
+
+def test_load__gives_back_what_save_wrote(tmp_path):
+    schema = Schema((Variable("größe", ("klein", "groß")), VISITS))
+    schema.save(tmp_path / "schema.json", review=["look at it"])
+    assert Schema.load(tmp_path / "schema.json") == schema
+    assert json.loads((tmp_path / "schema.json").read_text("utf-8"))["review"] == ["look at it"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist; `pmf infer` drafts one"),
+        (b"{", "is not JSON"),
+        (b"\xff", "is not JSON"),
+        (b"[1]", "not a schema: format is 'list'"),
+        (b'{"format": "pmf-schema-9", "variables": []}', "format is 'pmf-schema-9'"),
+        (b'{"format": "pmf-schema-1", "variables": 3}', "expected 'pmf-schema-1' with a list"),
+        (b'{"format": "pmf-schema-1", "variables": ["x"]}', "a variable is 'x', not an object"),
+        (b'{"format": "pmf-schema-1", "variables": []}', "at least one variable"),
+    ],
+)
+def test_load__refuses_what_is_no_schema(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "schema.json").write_bytes(content)
+    with pytest.raises(SchemaError, match=message):
+        Schema.load(tmp_path / "schema.json")
+
+
+def test_load__a_folder_is_no_schema(tmp_path):
+    with pytest.raises(SchemaError, match="cannot be read"):
+        Schema.load(tmp_path)
+
+
+def test_digest__is_the_same_for_ever():
+    # counts and models on disk are bound to it
+    schema = Schema((Variable("a", ("x", "y"), missing=("",)),))
+    assert schema.digest == "6d5fd5a557188b2c1ab89ebc625fc29d5367522c2a293fce8cfb543eafdcaeb8"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Schema((VISITS, SMOKES, DOSE)),
+        Schema((SMOKES, VISITS)),
+        Schema((Variable("smokes", ("yes", "no")), VISITS, DOSE)),
+        Schema((SMOKES, Variable("visits", VISITS.levels, (0.0, 1.0, 3.0)), DOSE)),
+        Schema((SMOKES, VISITS, Variable("dose", DOSE.levels, edges=(5.5,)))),
+        Schema((Variable("smokes", SMOKES.levels, missing=("?",)), VISITS, DOSE)),
+    ],
+)
+def test_digest__tells_schemas_apart(other):
+    assert other.digest != SCHEMA.digest
+
+
+def test_position__by_name_and_place():
+    assert [SCHEMA.position(v) for v in ("dose", 1, np.int64(0))] == [2, 1, 0]
+    assert SCHEMA["visits"] is SCHEMA[1] is VISITS
+    assert SCHEMA.rows_of("visits") == slice(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (3, r"variable 3 is outside \[0, 3\)"),
+        (-1, "variable -1 is outside"),
+        ("vists", r"'vists' is not in the schema; did you mean \['visits'\]"),
+        ("zzz", "'zzz' is not in the schema; the schema has 3"),
+    ],
+)
+def test_position__unknown_variable(variable, message):
+    with pytest.raises(SchemaError, match=message):
+        SCHEMA.position(variable)
+
+
+def test_schema__holds_its_variables():
+    assert list(SCHEMA) == [SMOKES, VISITS, DOSE]
+    assert "dose" in SCHEMA
+    assert "doses" not in SCHEMA
+    assert SCHEMA.offsets.tolist() == [0, 2, 5, 7]
+    assert SCHEMA.offsets.dtype == np.int64
+    assert SCHEMA.n_levels == 7
+
+
+def test_schema__refuses_no_variables_and_equal_names():
+    with pytest.raises(SchemaError, match="needs at least one variable"):
+        Schema.from_cardinalities([])
+    with pytest.raises(SchemaError, match=r"variables named more than once: \['dose'\]"):
+        Schema((DOSE, SMOKES, DOSE))
+    with pytest.raises(SchemaError, match="'v1' has 0 levels"):
+        Schema.from_cardinalities([1, 0])

@@ -1,0 +1,173 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmflib.errors import SchemaError
+from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN, Variable, read_number
+
+RATING = Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))
+COLOUR = Variable("colour", ("red", "green", "blue"))
+DOSE = Variable("dose", ("low", "middle", "high"), edges=(0.0, 10.0), missing=("", "NA", "-9"))
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["5", " 3 ", "4.0", "", None, "x"]), [4, 2, 3, MISSING, MISSING, UNKNOWN]),
+        (pa.array([b"5", b"\xff", None, b"NA"]), [4, UNDECODABLE, MISSING, MISSING]),
+        (pa.array([5, 1, None, 6], pa.int8()), [4, 0, MISSING, UNKNOWN]),
+        (pa.array([2**63, 1], pa.uint64()), [UNKNOWN, 0]),
+        (pa.array([5.0, 1.5, None, float("nan")]), [4, UNKNOWN, MISSING, MISSING]),
+        (pa.array([True, None]), [UNKNOWN, MISSING]),
+        (pa.array([None, None]), [MISSING, MISSING]),
+        (pa.array([], pa.string()), []),
+        (pa.chunked_array([], pa.string()), []),
+        (pa.array(["2", None, "1"]).dictionary_encode(), [1, MISSING, 0]),
+        (pa.array([2, 1, 2]).dictionary_encode(), [1, 0, 1]),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["2", None])), [1, MISSING]),
+        (
+            pa.chunked_array(
+                [pa.array(["1", "2"]).dictionary_encode(), pa.array(["3"]).dictionary_encode()]
+            ),
+            [0, 1, 2],
+        ),
+    ],
+)
+def test_encode_column__every_type_of_column(column, expected):
+    codes = RATING.encode_column(column)
+    assert codes.dtype == np.int16
+    assert codes.tolist() == expected
+
+
+def test_encode_column__booleans_are_texts_of_their_own():
+    flag = Variable("flag", ("false", "true"))
+    assert flag.encode_column(pa.array([True, False, None])).tolist() == [1, 0, MISSING]
+
+
+def test_encode_column__codes_beyond_eight_bits():
+    wide = Variable("wide", tuple(map(str, range(30_000))))
+    assert wide.encode_column(pa.array([29_999, 128, 30_000])).tolist() == [29_999, 128, UNKNOWN]
+
+
+def test_encode_column__nested_column_is_refused():
+    with pytest.raises(SchemaError, match="column 'rating' holds list<"):
+        RATING.encode_column(pa.array([[1], [2]]))
+
+
+def test_encode_column__bins_hold_their_left_edge():
+    expected = [0, 1, 1, 2, 2, MISSING, MISSING, MISSING]
+    numbers = [-0.5, 0.0, 9.99, 10.0, 1e300, None, float("nan"), -9.0]
+    assert DOSE.encode_column(pa.array(numbers)).tolist() == expected
+    assert [DOSE.encode_value(number) for number in numbers] == expected
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_encode_column__a_number_and_its_text_fall_in_the_same_bin(number):
+    (by_number,) = DOSE.encode_column(pa.array([number]))
+    assert by_number == DOSE.encode_value(number) == DOSE.encode_value(repr(number))
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_encode_column__integers_of_any_size_fall_in_a_bin(number):
+    expected = MISSING if number == -9 else int(number >= 0) + int(number >= 10)
+    assert DOSE.encode_column(pa.array([number], pa.int64())).tolist() == [expected]
+
+
+def test_encode_value__infinity_is_in_no_bin():
+    assert DOSE.encode_value(float("inf")) == DOSE.encode_value("-inf") == UNKNOWN
+    assert DOSE.encode_column(pa.array([float("inf")])).tolist() == [UNKNOWN]
+
+
+def test_encode_value__a_bin_goes_by_its_label_too():
+    assert [DOSE.encode_value(label) for label in ("low", "high", "huge")] == [0, 2, UNKNOWN]
+
+
+@pytest.mark.parametrize("value", ["5", " 5 ", "5.0", "05", "5e0", 5, 5.0, np.int8(5), b"5"])
+def test_encode_value__one_number_is_one_level(value):
+    assert RATING.encode_value(value) == 4
+
+
+def test_encode_value__texts_are_compared_as_texts():
+    assert COLOUR.encode_value(" red") == 0
+    assert COLOUR.encode_value("Red") == UNKNOWN
+    padded = Variable("zip", ("01", "1"))
+    assert [padded.encode_value(text) for text in ("01", "1", 1, "1.0")] == [0, 1, 1, UNKNOWN]
+
+
+def test_encode_value__missing_codes_win_over_levels_and_bins():
+    listed = Variable("listed", ("1", "2", "99"), missing=("99", "?"))
+    assert [listed.encode_value(v) for v in (99, "99.0", "?", "", None)] == [-1, -1, -1, -2, -1]
+    assert DOSE.encode_value("-9.0") == MISSING
+
+
+def test_encode_value__bands_with_an_underscore_are_no_numbers():
+    band = Variable("age", ("18_24", "25_34"))
+    assert not band.is_numeric
+    assert band.encode_value("1824") == UNKNOWN
+
+
+def test_read_number__finite_numbers_only():
+    assert [read_number(text) for text in ("1e3", "-0", "inf", "nan", "1_0", "x")] == [
+        1000.0,
+        0.0,
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"levels": ()}, r"'v' has 0 levels, outside \[1, 32767\]"),
+        ({"levels": tuple(map(str, range(32_768)))}, "has 32768 levels"),
+        ({"levels": ("a", "b"), "values": (1.0,)}, "has 1 values for 2 levels"),
+        ({"levels": ("a",), "values": (float("inf"),)}, "a value that is not finite"),
+        ({"levels": ("a", "b"), "edges": ()}, "has 0 edges for 2 levels"),
+        ({"levels": ("a", "b", "c"), "edges": (1.0, 1.0)}, "edges that do not increase"),
+        ({"levels": ("a", "b"), "edges": (float("nan"),)}, "or are not finite"),
+        ({"levels": ("a", "b"), "edges": (float("inf"),)}, "or are not finite"),
+        ({"levels": ("a", "b", " a")}, r"the same level more than once: \['a'\]"),
+    ],
+)
+def test_variable__refuses_what_does_not_fit(arguments, message):
+    with pytest.raises(SchemaError, match=message):
+        Variable("v", **arguments)
+
+
+@pytest.mark.parametrize("variable", [RATING, COLOUR, DOSE])
+def test_from_json__gives_back_what_to_json_wrote(variable):
+    assert Variable.from_json(variable.to_json()) == variable
+
+
+def test_from_json__numbers_and_booleans_become_texts():
+    read = Variable.from_json({"name": "v", "levels": [1, 2.0, True]})
+    assert read.levels == ("1", "2", "true")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("v", "a variable is 'v', not an object"),
+        ({"levels": ["a"]}, "lacks its field 'name'"),
+        ({"name": "v"}, "lacks its field 'levels'"),
+        ({"name": "v", "levels": "ab"}, "levels is 'ab', not a list of texts"),
+        ({"name": "v", "levels": [None]}, "levels has None, which is no text"),
+        ({"name": "v", "levels": ["a"], "values": "1"}, "values is '1', not a list of numbers"),
+        ({"name": "v", "levels": ["a"], "values": ["x"]}, "not a list of numbers"),
+        ({"name": "v", "levels": ["a"], "edges": 3}, "edges is 3, not a list of numbers"),
+        ({"name": "v", "levels": ["a"], "label": "x"}, r"unknown fields \['label'\]"),
+    ],
+)
+def test_from_json__refuses_what_is_no_variable(data, message):
+    with pytest.raises(SchemaError, match=message):
+        Variable.from_json(data)
+
+
+def test_numeric_values__ordinal_only():
+    assert RATING.numeric_values().tolist() == [1, 2, 3, 4, 5]
+    with pytest.raises(SchemaError, match="'colour' has no values"):
+        COLOUR.numeric_values()

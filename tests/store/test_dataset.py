@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from reference import make_codes
+
+from pmflib.blocks import DenseBlock
+from pmflib.errors import StoreError
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
+from pmflib.store.samples import SampleWriter, read_block
+
+SCHEMA = Schema.from_cardinalities([3, 2])
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def build_partition(store, seed):
+    def write(folder, work):
+        codes = make_codes(np.random.default_rng(seed), 10, [3, 2])
+        writer = SampleWriter(folder / SAMPLES, SCHEMA, sparse=False, block_rows=2)
+        writer.append(DenseBlock(codes), np.arange(10) % 3, np.arange(10))
+        return writer.close()
+
+    return store.build(
+        "samples", inputs={}, options={"seed": seed}, version=1, write=write
+    ).reference
+
+
+@pytest.fixture
+def partitions(store):
+    return [build_partition(store, seed) for seed in (5, 1, 3)]
+
+
+@pytest.fixture
+def dataset(store, partitions):
+    def write(folder, work):
+        write_dataset(folder, store, partitions, {"rows": 30})
+        return {}
+
+    inputs = {f"partition {n}": each for n, each in enumerate(partitions)}
+    return store.build("dataset", inputs=inputs, options={}, version=1, write=write).reference
+
+
+def test_read_partitions__in_the_order_they_were_given(store, partitions, dataset):
+    assert read_partitions(store, dataset) == partitions
+
+
+def test_list_dataset_blocks__of_the_folds_asked_for(store, partitions, dataset):
+    everything = list_dataset_blocks(store, dataset, range(3))
+    assert sum(each.n_rows for each in everything) == 30
+    some = list_dataset_blocks(store, dataset, [2, 0])
+    assert some == [each for each in everything if each.fold != 1]
+    folders = [str((store.locate(each) / SAMPLES).resolve()) for each in partitions]
+    assert [each.path for each in everything] == sorted(
+        (each.path for each in everything), key=folders.index
+    )
+    assert list_dataset_blocks(store, dataset, []) == []
+
+
+def test_list_dataset_blocks__paths_hold_wherever_a_worker_stands(
+    store, dataset, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(store.root)
+    blocks = list_dataset_blocks(Store("."), dataset, [0])
+    monkeypatch.chdir(tmp_path)
+    assert read_block(blocks[0]).n_rows == 2
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "{", "[]", '{"partitions": [{"kind": "x"}]}', '{"partitions": 3}']
+)
+def test_read_partitions__refuses_a_damaged_dataset(store, dataset, content):
+    file = store.locate(dataset) / "dataset.json"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    with pytest.raises(StoreError, match=r"dataset .* is damaged .*; run the pipeline again"):
+        read_partitions(store, dataset)
+
+
+def test_read_partitions__refuses_a_dataset_of_another_store(store):
+    with pytest.raises(StoreError, match="dataset abc is not in store"):
+        read_partitions(store, Reference("dataset", "i", "abc", "dataset/abc"))

@@ -1,0 +1,52 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import offsets_of, tables_of_codes
+
+from pmflib.blocks import DenseBlock, SparseBlock, concatenate_blocks
+
+
+@given(tables_of_codes())
+def test_to_sparse__and_back(case):
+    cardinalities, codes = case
+    offsets = offsets_of(cardinalities)
+    sparse = DenseBlock(codes).to_sparse(offsets)
+    assert sparse.n_rows == len(codes)
+    assert sparse.indices.dtype == np.int32
+    for row, held in enumerate(codes.tolist()):
+        expected = [offsets[j] + code for j, code in enumerate(held) if code >= 0]
+        assert sparse.indices[sparse.indptr[row] : sparse.indptr[row + 1]].tolist() == expected
+    again = sparse.to_codes(offsets)
+    assert again.dtype == codes.dtype
+    assert np.array_equal(again, codes)
+
+
+@given(tables_of_codes(), st.data())
+def test_take__rows_in_the_order_asked_for(case, data):
+    cardinalities, codes = case
+    offsets = offsets_of(cardinalities)
+    places = st.integers(0, max(len(codes) - 1, 0))
+    rows = np.array(data.draw(st.lists(places, max_size=8 if len(codes) else 0)), np.int64)
+    for block in (DenseBlock(codes), DenseBlock(codes).to_sparse(offsets)):
+        assert np.array_equal(block.take(rows).to_codes(offsets), codes[rows])
+
+
+@given(tables_of_codes(), st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=4))
+def test_concatenate_blocks__any_cut_in_either_layout(case, cuts):
+    cardinalities, codes = case
+    offsets = offsets_of(cardinalities)
+    edges = sorted({0, len(codes), *(min(cut, len(codes)) for cut, _ in cuts)})
+    layouts = [sparse for _, sparse in cuts] + [False] * 4
+    blocks = []
+    for start, stop, sparse in zip(edges, [*edges[1:], len(codes)], layouts, strict=False):
+        block = DenseBlock(codes[start:stop])
+        blocks.append(block.to_sparse(offsets) if sparse else block)
+    whole = concatenate_blocks(blocks, offsets)
+    assert isinstance(whole, SparseBlock) == layouts[0]
+    assert np.array_equal(whole.to_codes(offsets), codes)
+
+
+def test_nbytes__what_the_arrays_take():
+    block = DenseBlock(np.array([[0, -1], [1, 1]], np.int8))
+    assert block.nbytes == 4
+    assert block.to_sparse(np.array([0, 2, 4])).nbytes == 3 * 8 + 3 * 4

@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import pytest
+
+import pmflib as pmf
+from pmflib import errors
+
+
+def test_all__names_are_there():
+    assert sorted(pmf.__all__) == pmf.__all__
+    for name in pmf.__all__:
+        assert getattr(pmf, name).__doc__
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Schema", "count_pairs", "PairCounts", "Marginals", "fit", "fit_em", "FitResult", "JointPMF"],
+)
+def test_all__holds_what_the_documentation_uses(name):
+    assert name in pmf.__all__
+
+
+def test_errors__can_all_be_caught_as_one():
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    assert all(issubclass(each, pmf.PmfError | Warning) for each in kinds)
+    assert issubclass(pmf.PmfError, ValueError)
+
+
+def test_import__is_cheap():
+    heavy = ["numba", "dask", "distributed", "prefect", "typer", "rich"]
+    code = f"import sys, pmflib; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
