@@ -64,7 +64,7 @@ class Report:
 
     def add(self, name: str, value: float, unit: str, **more: Any) -> None:
         """Print and keep a figure."""
-        self.figures.append({"name": name, "value": value, "unit": unit, **more})
+        self.figures.append({"name": name, "value": float(value), "unit": unit, **more})
         print(f"{name:44} {value:10.4g} {unit}", flush=True)
 
     def judge(self, name: str, value: float, target: float, *, at_most: bool = False) -> None:
@@ -72,7 +72,9 @@ class Report:
         met = value <= target if at_most else value >= target
         failed = value > 2 * target if at_most else value < target / 2
         sign = "<=" if at_most else ">="
-        self.figures.append({"name": name, "value": value, "target": target, "met": met})
+        self.figures.append(
+            {"name": name, "value": float(value), "target": target, "met": bool(met)}
+        )
         print(
             f"{name:44} {value:10.4g} {sign} {target:g}{'' if met else '   short of it'}",
             flush=True,
@@ -262,7 +264,12 @@ def run_scoring(report: Report, repeats: int) -> None:
 def run_acceleration(report: Report, n_starts: int) -> None:
     """Passes to within 1e-6 of the optimum that plain and accelerated EM share."""
     ratios, worse = [], 0
-    for n, size, rank, observed in ((15, 10, 10, 1.0), (15, 10, 10, 0.5), (30, 5, 20, 0.5), (8, 4, 4, 1.0)):
+    for n, size, rank, observed in (
+        (15, 10, 10, 1.0),
+        (15, 10, 10, 0.5),
+        (30, 5, 20, 0.5),
+        (8, 4, 4, 1.0),
+    ):
         codes = draw_codes(4000, n, size, rank, observed)
         offsets = np.arange(0, n * size + 1, size)
         block = merge_duplicates(DenseBlock(codes))
@@ -295,7 +302,9 @@ def run_acceleration(report: Report, n_starts: int) -> None:
     report.add("acceleration: starts with the same optimum", len(ratios), f"of {4 * n_starts}")
     report.add("acceleration: starts with a worse optimum", worse, f"of {4 * n_starts}")
     if ratios:
-        report.judge("acceleration: times fewer passes, median", statistics.median(ratios), FEWER_PASSES)
+        report.judge(
+            "acceleration: times fewer passes, median", statistics.median(ratios), FEWER_PASSES
+        )
 
 
 FIRST_CALL = """
@@ -326,7 +335,9 @@ def main() -> int:
     )
     parser.add_argument("--plants", type=Path, help="training rows of plants, gzipped CSV")
     parser.add_argument("--json", type=Path, help="where to save the figures")
-    parser.add_argument("--short", action="store_true", help="about a minute; judge by half targets")
+    parser.add_argument(
+        "--short", action="store_true", help="about a minute; judge by half targets"
+    )
     options = parser.parse_args()
     repeats = 5 if not options.short else 3
     report = Report()

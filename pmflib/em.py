@@ -361,9 +361,7 @@ def estimate_gap(losses: Sequence[float], stride: int = 1) -> float:
         return math.inf
     gaps = []
     for last in range(len(losses) - stride, len(losses)):
-        before, change = (
-            max(losses[i - stride] - losses[i], 0.0) for i in (last - stride, last)
-        )
+        before, change = (max(losses[i - stride] - losses[i], 0.0) for i in (last - stride, last))
         if change == 0:
             gaps.append(0.0)
         else:
