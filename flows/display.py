@@ -16,7 +16,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tasks.stage import Progress as StageProgress
@@ -46,12 +46,17 @@ def show_progress(console: Console) -> Iterator[None]:
         return
     columns = (
         TextColumn("{task.description:>16}"),
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[text]}"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+        # the text gives way where the terminal is narrow
+        TextColumn(
+            "{task.fields[text]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
     )
-    with Progress(*columns, console=console) as bars, listen(_BarDrawer(bars)):
+    with Progress(*columns, console=console, expand=True) as bars, listen(_BarDrawer(bars)):
         yield
 
 

@@ -82,6 +82,13 @@ class PrefectApi:
     ) -> None:
         if self._process is None:
             return
+        if kind is not None and kind.__name__ == "PrefectHTTPStatusError":
+            self.stop()
+            raise StoreError(
+                f"home={str(self.home)!r}: the Prefect server could not record the run "
+                f"({str(error).partition(' for url')[0]}); see that its disk has room, then run "
+                f"again; server.log there may say more"
+            ) from error
         try:
             if self._process.poll() is not None or not wait_until_stored(
                 self._since, DRAIN_SECONDS

@@ -101,7 +101,8 @@ def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
 def _load(path: Path) -> dict[str, npt.NDArray[Any]] | None:
     """Read all arrays of a checkpoint; None if there is none, or none that can be used."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # opened here: np.load leaves a damaged file open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         # a checkpoint only saves time: without it, or with a damaged one, the work is done again

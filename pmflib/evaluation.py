@@ -165,7 +165,7 @@ def score_hidden(
         sums[place, 0] = rows.size
         own = baseline[model.schema.rows_of(place)]
         guesses = (
-            posteriors[rows] @ model.factor(place).T,
+            _mix_states(posteriors[rows], model.factor(place)),
             np.broadcast_to(own, (rows.size, own.size)),
         )
         for pmf, column in zip(guesses, (1, 3), strict=True):
@@ -175,7 +175,19 @@ def score_hidden(
         if variable.values is not None:
             values = variable.numeric_values()
             for pmf, column in zip(guesses, (5, 7), strict=True):
-                error = pmf @ values - values[truth]
+                error = (pmf * values).sum(axis=1) - values[truth]
                 sums[place, column] = (error**2).sum()
                 sums[place, column + 1] = np.abs(error).sum()
     return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes))
+
+
+def _mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
+    """Product of posteriors (n_rows, rank) and a factor, transposed: (n_rows, cardinality).
+
+    State by state, as in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on where
+    in memory an array has come to lie, which on a worker is anywhere in a message.
+    """
+    mixed = np.zeros((len(posteriors), len(factor)))
+    for state in range(factor.shape[1]):
+        mixed += posteriors[:, state, None] * factor[:, state]
+    return mixed

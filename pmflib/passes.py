@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
-from pmflib.counts import add_block
+from pmflib.counts import add_blocks
 from pmflib.duplicates import merge_duplicates
 from pmflib.em import EMStatistics, em_statistics, take_logs
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
@@ -45,8 +45,7 @@ def load_group(group: Sequence[BlockReference]) -> list[Block]:
 def count_group(group: Group, offsets: IntArray) -> IntArray:
     """Pair counts of a group: int64 of shape (n_levels, n_levels), upper triangle."""
     table = np.zeros((int(offsets[-1]),) * 2, np.int64)
-    for block in iterate_blocks(group):
-        add_block(block, offsets, table)
+    add_blocks(iterate_blocks(group), offsets, table)
     return table
 
 

@@ -15,6 +15,8 @@ MIN_GROUP = 1 << 20
 MAX_GROUP = 1 << 24
 """Observed cells in a group of blocks, one Dask task: from tens of milliseconds to about a second of work."""
 WANTED_GROUPS = 64
+BLOCK_COST = 1 << 15
+"""What opening a block costs, in observed cells: many small blocks are work too."""
 
 
 def group_blocks(blocks: Sequence[BlockReference]) -> list[list[BlockReference]]:
@@ -32,7 +34,7 @@ def group_blocks(blocks: Sequence[BlockReference]) -> list[list[BlockReference]]
     -------
     Groups in order; none for no blocks.
     """
-    total = sum(block.n_observed for block in blocks)
+    total = sum(block.n_observed + BLOCK_COST for block in blocks)
     target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS))
     groups: list[list[BlockReference]] = []
     filled = target
@@ -41,7 +43,7 @@ def group_blocks(blocks: Sequence[BlockReference]) -> list[list[BlockReference]]
             groups.append([])
             filled = 0
         groups[-1].append(block)
-        filled += block.n_observed
+        filled += block.n_observed + BLOCK_COST
     return groups
 
 

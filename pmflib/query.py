@@ -50,7 +50,9 @@ def parse_question(text: str) -> Question:
     def restore(part: str) -> str:
         return re.sub("\0(\\d+)\0", lambda match: kept[int(match[1])], part.strip())
 
-    asked, *evidence = re.split(r"\s+given\s+", re.sub(r'"([^"]*)"', set_aside, text), maxsplit=1)
+    asked, *evidence = re.split(
+        r"\s+given(?:\s+|$)", re.sub(r'"([^"]*)"', set_aside, text), maxsplit=1
+    )
     targets = tuple(restore(part) for part in asked.split(","))
     given: dict[str | int, str] = {}
     for part in re.split(r"\s+and\s+|,", evidence[0]) if evidence else []:

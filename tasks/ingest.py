@@ -216,7 +216,7 @@ def _publish(store: Store, job: _Job, steps: Sequence[Entry], partitions: Sequen
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rejected = [store.locate(entry.reference) / QUARANTINE for entry in steps]
         merge_quarantines([path for path in rejected if path.exists()], folder / QUARANTINE)
-        write_dataset(folder, [entry.reference for entry in partitions], account)
+        write_dataset(folder, store, [entry.reference for entry in partitions], account)
         return account
 
     inputs = {f"{e.reference.kind} {place:05}": e.reference for place, e in enumerate(steps)}

@@ -183,7 +183,12 @@ def _keep_and_report(checkpoint: Path, max_passes: int) -> Callable[[EMState], N
 
 def _describe(state: EMState) -> str:
     """Log-likelihoods per row, nats."""
-    text = f"log-likelihood {state.log_likelihoods[-1]:.5f}" if state.log_likelihoods else ""
+    parts = []
+    if state.log_likelihoods:
+        parts.append(f"log-likelihood {state.log_likelihoods[-1]:.4f}")
     if state.held_out:
-        text += f", held out {state.held_out[-1]:.5f} (best {max(state.held_out):.5f})"
-    return text.removeprefix(", ")
+        best = max(state.held_out)
+        parts.append(f"held out {state.held_out[-1]:.4f}")
+        if best > state.held_out[-1]:
+            parts[-1] += f" (best {best:.4f})"
+    return ", ".join(parts)

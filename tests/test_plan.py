@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from pmflib.errors import MemoryPlanError
 from pmflib.plan import (
+    BLOCK_COST,
     MAX_GROUP,
     MIN_GROUP,
     WANTED_GROUPS,
@@ -34,15 +35,22 @@ def test_group_blocks__covers_every_block_once_in_order(sizes):
 @given(SIZES)
 def test_group_blocks__a_group_is_full_with_its_last_block_and_not_before(sizes):
     groups = group_blocks(make_blocks(sizes))
-    target = min(MAX_GROUP, max(MIN_GROUP, sum(sizes) // WANTED_GROUPS))
+    total = sum(sizes) + BLOCK_COST * len(sizes)
+    target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS))
     for group in groups[:-1]:
-        filled = sum(block.n_observed for block in group)
-        assert filled - group[-1].n_observed < target <= filled
+        costs = [block.n_observed + BLOCK_COST for block in group]
+        assert sum(costs[:-1]) < target <= sum(costs)
 
 
 @pytest.mark.parametrize(
     ("size", "n_blocks", "n_groups"),
-    [(1, 1000, 1), (MIN_GROUP, 10, 10), (MIN_GROUP, 640, 64), (MAX_GROUP // 4, 1000, 250)],
+    [
+        (1, 20, 1),
+        (1, 1000, 32),
+        (1, 100_000, 196),
+        (MIN_GROUP, 640, 64),
+        (MAX_GROUP // 4, 1000, 250),
+    ],
 )
 def test_group_blocks__tens_of_groups_unless_small_or_huge(size, n_blocks, n_groups):
     assert len(group_blocks(make_blocks([size] * n_blocks))) == n_groups

@@ -48,10 +48,10 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
     for name in columns:
         if name not in places:
             close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
-            hint = f"; did you mean {close}?" if close else ""
+            hint = f"; did you mean {close}?" if close else "."
             shown = list(header[:12]) + (["..."] if len(header) > 12 else [])
             raise SourceError(
-                f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint}. "
+                f"{source.name}: no column {name!r}; its {len(header)} columns are {shown}{hint} "
                 "If the first row is data, name the columns in source.columns (pmf infer: --columns or "
                 "--no-header); if they are one column, set source.delimiter"
             )

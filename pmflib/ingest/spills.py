@@ -164,7 +164,7 @@ def read_bucket(
             table = pa.Table.from_batches(parts, file.schema.remove_metadata())
             # a copy of this bucket alone, so that the map of the whole spill can be let go
             return table.take(pa.array(np.arange(table.num_rows))), metadata
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, StoreError):
             raise
         raise StoreError(

@@ -170,8 +170,8 @@ class _WideEncoder:
                 raise SchemaError(
                     f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
                     f"({len(header)} columns)"
-                    + (f"; did you mean {close}?" if close else "")
-                    + ". Rename the column or the variable, or take the variable out of the schema"
+                    + (f"; did you mean {close}?" if close else ".")
+                    + " Rename the column or the variable, or take the variable out of the schema"
                 )
         used = {*schema.names, config.sample}
         self.ignored = [name for name in header if name not in used]

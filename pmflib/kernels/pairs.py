@@ -12,7 +12,7 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
     (n_levels, n_levels), changed in place: entry (a, b), a <= b, gains the number of rows that hold both levels.
     """
     n_rows, n_variables = codes.shape
-    held = np.empty(n_variables, np.int64)
+    held = np.empty(n_variables, np.uint64)  # unsigned: numba need not look for negative ones
     for row in range(n_rows):
         n_held = 0
         for variable in range(n_variables):

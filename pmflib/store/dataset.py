@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
@@ -16,25 +20,48 @@ SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""
 QUARANTINE = "quarantine.parquet"
 """Rejected rows, in the folder of whatever step rejected them, and of the dataset for all of them."""
+BLOCKS = "blocks.parquet"
+"""Blocks of all partitions, in the folder of the dataset."""
+BLOCKS_SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
+)
 
 
-def write_dataset(path: Path, partitions: Sequence[Reference], account: Mapping[str, Any]) -> None:
-    """Write the list of partitions, in order, and the account of rows.
+def write_dataset(
+    path: Path, store: Store, partitions: Sequence[Reference], account: Mapping[str, Any]
+) -> None:
+    """Write the list of partitions, in order, the table of their blocks, and the account of rows.
 
     Parameters
     ----------
     path
         Existing folder.
+    store
+        Store that holds the partitions.
     partitions
         Artefacts that hold a group ``samples``.
     account
         Plain JSON types: rows in, encoded, quarantined.
+
+    Raises
+    ------
+    StoreError
+        If a partition is not in the store, or damaged.
     """
     content = {
         "partitions": [asdict(reference) for reference in partitions],
         "account": dict(account),
     }
     (path / "dataset.json").write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
+    # one table: stages that plan need not open every partition
+    rows = [
+        (place, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
+        for place, partition in enumerate(partitions)
+        for block in list_blocks(store.locate(partition) / SAMPLES)
+    ]
+    columns = zip(BLOCKS_SCHEMA.names, zip(*rows, strict=True), strict=True) if rows else ()
+    table = pa.table(dict(columns), BLOCKS_SCHEMA) if rows else BLOCKS_SCHEMA.empty_table()
+    pq.write_table(table, path / BLOCKS, compression="zstd")
 
 
 def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
@@ -64,11 +91,17 @@ def list_dataset_blocks(
     StoreError
         If the dataset or a partition is not in the store.
     """
-    wanted = set(folds)
-    blocks = []
-    for partition in read_partitions(store, dataset):
-        path = (store.locate(partition) / SAMPLES).resolve()
-        blocks += [
-            replace(block, path=str(path)) for block in list_blocks(path) if block.fold in wanted
-        ]
-    return blocks
+    paths = [
+        str((store.locate(part) / SAMPLES).resolve()) for part in read_partitions(store, dataset)
+    ]
+    try:
+        table = pq.read_table(store.locate(dataset) / BLOCKS)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
+        ) from error
+    wanted = table.filter(pc.is_in(table["fold"], pa.array(list(folds), pa.int64())))
+    return [
+        BlockReference(paths[place], *rest)
+        for place, *rest in zip(*wanted.to_pydict().values(), strict=True)
+    ]

@@ -70,7 +70,11 @@ def find_reference(store: Store, prefix: str) -> Reference:
         for entry in store.entries()
         if entry.reference.digest.startswith(prefix) or entry.reference.identity.startswith(prefix)
     }
-    if len(found) != 1:
+    if not found:
+        raise StoreError(
+            f"no artefact begins with {prefix!r}; `pmf log` without one shows the live model's"
+        )
+    if len(found) > 1:
         kinds = sorted(f"{r.kind} {r.digest[:12]}" for r in found.values())
         raise StoreError(
             f"{len(found)} artefacts begin with {prefix!r}: {kinds[:5]}; give more of the digest"

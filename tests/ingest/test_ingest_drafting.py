@@ -5,7 +5,7 @@ import pytest
 
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError, SourceError
-from pmflib.ingest import draft_schema, find_sources
+from pmflib.ingest import draft_schema, find_sources, number_columns
 from pmflib.ingest.drafting import natural_key
 
 WIDE = SourceConfig(path="x", layout="wide")
@@ -118,3 +118,51 @@ def test_natural_key__numbers_inside_names():
     names = ["q10b", "q2", "q10a", "10", "9", "a", "", "q2a", "q02", "09", "q"]
     want = ["", "09", "9", "10", "a", "q", "q02", "q2", "q2a", "q10a", "q10b"]
     assert sorted(names, key=natural_key) == want
+
+
+def test_draft_schema__equal_notes_are_one(tmp_path):
+    header = ",".join(f"q{j}" for j in range(9))
+    rows = "\n".join(",".join(f"{'ab'[(j + n) % 2]}" for j in range(9)) for n in range(6))
+    _, notes = draft(tmp_path, {"a.csv": f"{header}\n{rows}\n".encode()}, WIDE)
+    assert len(notes) == 1
+    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... (9 variables): order of the levels")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_draft_schema__wrong_delimiter(tmp_path, delimiter):
+    text = f"a{delimiter}b\n1{delimiter}2\n"
+    with pytest.raises(
+        SourceError, match=r"is one column, .* when cut at ','; is source.delimiter"
+    ):
+        draft(tmp_path, {"a.csv": text.encode()}, WIDE)
+
+
+def test_draft_schema__one_column_is_legal(tmp_path):
+    schema, _ = draft(tmp_path, {"a.csv": b"a\nx\ny\n"}, WIDE)
+    assert schema.names == ("a",)
+
+
+def test_draft_schema__first_row_looks_like_data(tmp_path):
+    _, notes = draft(tmp_path, {"a.csv": b"vhigh,2,small\nlow,2,big\nvhigh,4,small\n"}, WIDE)
+    assert "the first row of a.csv looks like data: ['vhigh', '2', 'small']" in notes[0]
+    named = WIDE.model_copy(update={"columns": ("vhigh", "b", "small")})
+    _, notes = draft(tmp_path, {"a.csv": b"vhigh,2,small\nlow,2,big\nvhigh,4,small\n"}, named)
+    assert not any("looks like data" in note for note in notes)
+
+
+def test_draft_schema__long_log_taken_for_wide(tmp_path):
+    lines = "".join(f"user{n},item{n},{n % 5}\n" for n in range(60))
+    schema, notes = draft(tmp_path, {"a.csv": f"user,item,stars\n{lines}".encode()}, WIDE)
+    assert schema.names == ("stars",)
+    assert notes[0].startswith("user, item: left out: 60 distinct texts")
+    assert "if a row is one answer, name the columns source.sample" in notes[1]
+
+
+def test_number_columns__as_many_digits_as_needed(tmp_path):
+    (tmp_path / "a.csv").write_text(",".join("0" * 12) + "\n")
+    (source,) = find_sources(str(tmp_path))
+    names = number_columns(source, WIDE)
+    assert (names[0], names[-1], len(names)) == ("c01", "c12", 12)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match="Parquet columns have names"):
+        number_columns(find_sources(str(tmp_path / "b.parquet"))[0], WIDE)

@@ -105,3 +105,16 @@ def test_add__bytes_that_are_no_text_are_passed_over():
 def test_add__nested_column_is_refused():
     with pytest.raises(SchemaError, match="a column holds list<"):
         LevelCensus().add(pa.array([[1], [2]]))
+
+
+@pytest.mark.parametrize("value", ["0", "yes"])
+def test_propose_variable__one_value_only(value):
+    variable, note = propose([value] * 5 + [""])
+    assert variable.levels == (value,)
+    assert note.startswith("only one value was seen")
+
+
+def test_propose_variable__numbers_that_all_differ_may_be_identifiers():
+    assert "an identifier?" in propose([str(n) for n in range(100)])[1]
+    assert "an identifier?" not in propose([str(n) for n in range(100)] * 2)[1]
+    assert "an identifier?" not in propose([str(n + 0.5) for n in range(100)])[1]

@@ -37,7 +37,7 @@ def partitions(store):
 @pytest.fixture
 def dataset(store, partitions):
     def write(folder, work):
-        write_dataset(folder, partitions, {"rows": 30})
+        write_dataset(folder, store, partitions, {"rows": 30})
         return {}
 
     inputs = {f"partition {n}": each for n, each in enumerate(partitions)}

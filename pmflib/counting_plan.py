@@ -1,0 +1,176 @@
+"""Which kernel counts a block: a cost rule. All of them give the same integers, so it decides on time alone.
+
+``scatter``
+    Plain numba, compiled in a moment: the oracle of the tests, small jobs, and wherever vector code does not compile.
+``planes``
+    Bit planes: the time depends on levels, not on what is observed. For dense blocks.
+``tiles``
+    Scatter into tiles: the time depends on what is observed, not on the levels. For sparse blocks, and for dense blocks
+    where little is observed.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import Block, DenseBlock, SparseBlock
+
+Method: TypeAlias = Literal["scatter", "planes", "tiles"]
+
+TILE_ROWS = 65_535
+"""Rows that the tiles count between two visits to the table."""
+SAMPLED_ROWS = 512
+"""Rows looked at to see how much is observed."""
+CACHED_TABLE = 1 << 20
+"""Bytes of a table that a scatter visits at full speed."""
+COMPILE_NS: dict[Method, float] = {"planes": 1.2e9, "tiles": 0.7e9}
+"""What the first call of a process costs, over that of the scatter, nanoseconds."""
+PLAIN_VARIABLE = "PMFLIB_PLAIN_KERNELS"
+"""Environment variable: any text in it keeps counting to plain numba."""
+
+_saved: dict[Method, float] = {}
+
+
+@dataclass(frozen=True)
+class CountingWork:
+    """What the time of counting a block depends on.
+
+    Parameters
+    ----------
+    n_rows
+        Samples.
+    n_levels, n_variables
+        Size of the schema.
+    n_held
+        Observed cells of a row, on average.
+    n_pairs
+        Pairs of observed cells of a row, each with itself included, on average.
+    n_planes
+        Bit planes that have to be multiplied; None where codes are neither int8 nor int16, or are not given.
+    sparse
+        Whether level indices are given.
+    """
+
+    n_rows: int
+    n_levels: int
+    n_variables: int
+    n_held: float
+    n_pairs: float
+    n_planes: int | None
+    sparse: bool
+
+
+def measure_work(block: Block, offsets: IntArray) -> CountingWork:
+    """Look at a block: at every row's length where it is sparse, at evenly spaced rows where it is dense."""
+    n_levels, n_variables = int(offsets[-1]), offsets.size - 1
+    n_planes = None
+    if isinstance(block, DenseBlock):
+        observed = block.codes[:: max(1, block.n_rows // SAMPLED_ROWS)] >= 0
+        held = np.count_nonzero(observed, axis=1)
+        if block.codes.dtype in (np.int8, np.int16):
+            n_planes = n_levels - int(observed.all(axis=0).sum())
+    else:
+        held = np.diff(block.indptr)
+    n_held, n_squared = (float(held.mean()), float((held * held).mean())) if held.size else (0, 0)
+    return CountingWork(
+        n_rows=block.n_rows,
+        n_levels=n_levels,
+        n_variables=n_variables,
+        n_held=n_held,
+        n_pairs=(n_squared + n_held) / 2,
+        n_planes=n_planes,
+        sparse=not isinstance(block, DenseBlock),
+    )
+
+
+def estimate_costs(work: CountingWork) -> dict[Method, float]:
+    """Nanoseconds that each method would take, once compiled.
+
+    The constants were fitted to one core of a processor with AVX-512; elsewhere planes are two to four times
+    slower, which moves the border to the scatters but seldom the choice.
+    """
+    table = float(work.n_levels) ** 2
+    visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
+    # blocks of a group share visits to the table
+    sweep = 2 * table * min(1.0, 2 * work.n_rows / TILE_ROWS)
+    look = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
+    costs: dict[Method, float] = {"scatter": work.n_rows * (look + visit * work.n_pairs)}
+    n_groups = 1 + work.n_levels // 1024
+    tiles = 8 + (0.7 + 0.3 * n_groups) * work.n_pairs
+    if work.sparse:
+        costs["tiles"] = work.n_rows * tiles + sweep
+    elif work.n_planes is not None:
+        find = 20 + 0.3 * work.n_variables + 2 * work.n_held
+        costs["tiles"] = work.n_rows * (find + tiles) + sweep
+        products = 0.0006 * work.n_planes**2
+        costs["planes"] = work.n_rows * (0.04 * work.n_levels + products) + table
+    return costs
+
+
+def choose_method(block: Block, offsets: IntArray) -> Method:
+    """Choose how to count a block.
+
+    A kernel is compiled by each process that calls it. The scatter goes on until what another method would have
+    saved so far in this process pays for compiling that one, so a small job never waits for a compiler and a large
+    one loses at most as much again.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    A method that can count this block.
+    """
+    costs = estimate_costs(measure_work(block, offsets))
+    best = min(costs, key=costs.__getitem__)
+    if best == "scatter":
+        return best
+    # threads that race here lose a saving, and compile a block later
+    _saved[best] = _saved.get(best, 0.0) + costs["scatter"] - costs[best]
+    if _saved[best] < COMPILE_NS[best]:
+        return "scatter"
+    return best if isinstance(block, SparseBlock) or vector_code_works() else "scatter"
+
+
+@cache
+def vector_code_works() -> bool:
+    """Whether vector code may be used, and compiles under the numba that is installed, and counts right.
+
+    Warns
+    -----
+    RuntimeWarning
+        If it does not compile; counting goes on without it.
+    """
+    if os.environ.get(PLAIN_VARIABLE):
+        return False
+    table = np.zeros((4, 4), np.int64)
+    try:
+        from pmflib.kernels.planes import add_planes
+
+        add_planes(np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4]), table)
+        works = table.tolist() == [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    except Exception as error:
+        # numba and llvmlite promise no kind of exception for code that they no longer understand
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        if works:
+            return True
+        reason = "wrong counts"
+    warnings.warn(
+        f"vector code fails under the numba installed ({reason}); counting goes on in plain numba, slower. "
+        f"Set {PLAIN_VARIABLE}=1 to silence this, or install the numba of the lock file",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False

@@ -1,0 +1,190 @@
+"""Pair counting by bit planes: a plane tells, a bit a row, who holds a level; a pair is AND and number of ones.
+
+A variable of I levels has I planes: one for each level but the last, and one of the rows where it is observed
+at all. Counts of the last level follow by subtraction, exactly, and where nobody is missing the plane of the
+observed is all ones and costs nothing: (I - 1)^2 products for a pair of complete variables instead of I^2.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pmflib.arrays import IntArray
+from pmflib.kernels.vectors import (
+    LANES,
+    STRIP_ROWS,
+    STRIP_VARIABLES,
+    TILE,
+    count_ones,
+    count_tile,
+    mask_equal,
+    mask_least,
+    turn_strip,
+)
+
+CHUNK_ROWS = 16_384
+"""Rows whose planes, 2 KiB each, are in the cache of a core at once."""
+MAX_ROWS = 1 << 28
+"""Rows that 32-bit sums hold, with room for twice a sum."""
+CACHED_PLANES = 256
+"""Planes on the right side of the products that are visited together: 512 KiB."""
+GROUP_ROWS = LANES * STRIP_ROWS
+"""Rows packed at once: a plane gains 64 bytes, a line of cache."""
+
+
+@njit(nogil=True)
+def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
+    """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
+    size = STRIP_ROWS * STRIP_VARIABLES
+    for k in range(n_strips):
+        turn_strip(
+            codes, start + k * STRIP_ROWS * stride, stride, strips[k * size : (k + 1) * size]
+        )
+
+
+@njit(nogil=True)
+def pack_variable(strips, position, n_strips, planes, first, last, word):  # type: ignore[no-untyped-def]
+    """Write the planes [first, last] of one variable, ``n_strips`` words from ``word`` on."""
+    size = STRIP_ROWS * STRIP_VARIABLES
+    for plane in range(first, last):
+        for k in range(n_strips):
+            planes[plane, word + k] = mask_equal(strips, position + k * size, plane - first)
+    for k in range(n_strips):
+        planes[last, word + k] = mask_least(strips, position + k * size, 0)
+
+
+@njit(nogil=True)
+def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[no-untyped-def]
+    """Turn row-major codes into bit planes.
+
+    codes: int8 or int16, flat, -1 missing: row r starts at ``stride * r``, and whole strips can be read: all rows of
+    the last 64, and 16 codes from each variable whose number is a multiple of 16. offsets: int64 (n_variables + 1,).
+    planes: uint64 (n_planes, n_words), written from ``word`` on, 64 rows to a word.
+    """
+    n_variables = offsets.size - 1
+    strips = np.empty(GROUP_ROWS * STRIP_VARIABLES, codes.dtype)
+    for row in range(0, n_rows, GROUP_ROWS):
+        n_strips = (min(GROUP_ROWS, n_rows - row) + STRIP_ROWS - 1) // STRIP_ROWS
+        for start in range(0, n_variables, STRIP_VARIABLES):
+            turn_strips(codes, row * stride + start, stride, n_strips, strips)
+            for j in range(min(STRIP_VARIABLES, n_variables - start)):
+                first, last = offsets[start + j], offsets[start + j + 1] - 1
+                place = word + row // STRIP_ROWS
+                pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, place)
+
+
+@njit(nogil=True)
+def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped-def]
+    """Count the ones of each plane, and add the products with planes of ones only, which need no multiplication.
+
+    planes: as packed, n_words of them in use. ones: int64 (n_levels,), overwritten. sums: as for `multiply_planes`.
+    """
+    for plane in range(ones.size):
+        total = 0
+        for word in range(n_words):
+            total += count_ones(planes[plane, word])
+        ones[plane] = total
+    for full in range(ones.size):
+        if ones[full] == n_rows:
+            for plane in range(full):
+                sums[plane, full] += ones[plane]
+            for plane in range(full + 1, ones.size):
+                if ones[plane] < n_rows:
+                    sums[full, plane] += ones[plane]
+
+
+@njit(nogil=True)
+def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-untyped-def]
+    """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
+
+    planes: as packed. n_words: multiple of LANES. kept: int64, planes to multiply, increasing, filled up to a
+    multiple of TILE with a plane of zeros. owners: int64 (n_planes,), variable of each plane. sums: int32
+    (n_planes, n_planes), upper triangle.
+    """
+    flat = planes.reshape(planes.size)
+    starts = kept * planes.shape[1]
+    counts = np.empty(TILE * TILE, np.int64)
+    for block in range(0, kept.size, CACHED_PLANES):
+        stop = min(block + CACHED_PLANES, kept.size)
+        for i in range(0, stop, TILE):
+            for j in range(max(i, block), stop, TILE):
+                if owners[kept[i]] == owners[kept[j + TILE - 1]]:
+                    continue
+                count_tile(flat, starts[i : i + TILE], starts[j : j + TILE], 0, n_words, counts)
+                for p in range(TILE):
+                    for q in range(TILE):
+                        sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
+
+
+def choose_chunk_rows(n_levels: int) -> int:
+    """Rows packed before their planes are multiplied: more where few planes leave room in the cache."""
+    return CHUNK_ROWS * max(1, min(4, CACHED_PLANES // n_levels))
+
+
+def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
+    """Add the pairs of a dense block, to the same result as `pmflib.kernels.pairs.add_dense`.
+
+    Parameters
+    ----------
+    codes
+        int8 or int16 of shape (n_rows, n_variables), -1 is missing; at least one variable.
+    offsets
+        int64 of shape (n_variables + 1,).
+    table
+        int64 of shape (n_levels, n_levels); its upper triangle grows.
+
+    Notes
+    -----
+    Memory: 2 KiB a level for the planes, and half as much as the table for the sums; independent of n_rows.
+    """
+    for start in range(0, len(codes), MAX_ROWS):
+        _add_rows(codes[start : start + MAX_ROWS], offsets, table)
+
+
+def _add_rows(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
+    n_levels = int(offsets[-1])
+    chunk_rows = choose_chunk_rows(n_levels)
+    n_words = -(-min(chunk_rows, len(codes)) // GROUP_ROWS) * LANES
+    planes = np.zeros((n_levels + 1, n_words), np.uint64)
+    owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
+    sums = np.zeros((n_levels + 1, n_levels + 1), np.int32)
+    ones = np.empty(n_levels, np.int64)
+    singles = np.zeros(n_levels, np.int64)
+    for start in range(0, len(codes), chunk_rows):
+        chunk = np.ascontiguousarray(codes[start : start + chunk_rows])
+        n_words = _pack_chunk(chunk, offsets, planes)
+        add_margins(planes, n_words, len(chunk), ones, sums)
+        kept = np.flatnonzero((ones > 0) & (ones < len(chunk)))
+        filled = np.append(kept, np.full(-kept.size % TILE, n_levels))
+        multiply_planes(planes, n_words, filled, owners, sums)
+        singles += ones
+    _resolve(sums[:-1, :-1], singles, offsets, table)
+
+
+def _pack_chunk(chunk: IntArray, offsets: IntArray, planes: npt.NDArray[np.uint64]) -> int:
+    """Pack all rows and return the number of words; the last rows are copied where strips may be read whole."""
+    n_rows, n_variables = chunk.shape
+    width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
+    n_safe = max(0, (chunk.size - width) // n_variables + 1) // GROUP_ROWS * GROUP_ROWS
+    if n_safe:
+        pack_planes(chunk.reshape(-1), n_safe, n_variables, offsets, planes, 0)
+    if n_safe < n_rows:
+        n_edge = -(-(n_rows - n_safe) // GROUP_ROWS) * GROUP_ROWS
+        edge = np.full((n_edge, width), -1, chunk.dtype)
+        edge[: n_rows - n_safe, :n_variables] = chunk[n_safe:]
+        pack_planes(edge.reshape(-1), n_edge, width, offsets, planes, n_safe // STRIP_ROWS)
+    return int(-(-n_rows // GROUP_ROWS) * LANES)
+
+
+def _resolve(
+    sums: npt.NDArray[np.int32], singles: IntArray, offsets: IntArray, table: IntArray
+) -> None:
+    """Turn counts of "observed" into counts of the last level, and add all to the table."""
+    firsts, lasts = offsets[:-1], offsets[1:] - 1
+    # observed - others = 2 observed - (others + observed)
+    sums[:, lasts] = 2 * sums[:, lasts] - np.add.reduceat(sums, firsts, axis=1)
+    sums[lasts] = 2 * sums[lasts] - np.add.reduceat(sums, firsts, axis=0)
+    singles[lasts] = 2 * singles[lasts] - np.add.reduceat(singles, firsts)
+    table[np.diag_indices_from(table)] += singles
+    for first, stop in zip(firsts, offsets[1:], strict=True):
+        table[first:stop, stop:] += sums[first:stop, stop:]

@@ -1,0 +1,155 @@
+"""Pair counting from level indices: a scatter into a piece of the table at a time, small enough for the cache.
+
+The levels are cut into groups; a pass over the rows adds the pairs of two groups to a tile of 16-bit counts, which
+cannot overflow in ``TILE_ROWS`` rows. A narrow table is a single tile. There short rows come in order of their length,
+so that the processor foresees where each loop ends: its wrong guesses would cost more than the counting.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from pmflib.arrays import IntArray
+
+TILE_ROWS = 65_535
+"""Rows in a pass: the most that a 16-bit count holds."""
+TILE_LEVELS = 1024
+"""Levels on a side of a tile: 2 MiB."""
+SHORT_ROW = 8
+"""Mean number of level indices in a row below which sorting pays."""
+
+
+@njit(nogil=True)
+def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
+    """Sort rows by length.
+
+    indptr: int64 (n_rows + 1,). limits: int64 (longest + 2,), overwritten: rows of a length come at
+    ``limits[length]:limits[length + 1]``. starts: uint32 (n_rows,), overwritten: where each row starts.
+    """
+    # histograms of four interleaved parts: a count need not wait for the one before
+    places = np.zeros(4 * limits.size, np.int64)
+    for row in range(np.uint64(starts.size)):
+        length = np.uint64(indptr[row + np.uint64(1)] - indptr[row])
+        places[np.uint64(4) * length + (row & np.uint64(3))] += 1
+    total = 0
+    for k in range(places.size):
+        if k % 4 == 0:
+            limits[k // 4] = total
+        size = places[k]
+        places[k] = total
+        total += size
+    for row in range(np.uint64(starts.size)):
+        start = indptr[row]
+        length = np.uint64(indptr[row + np.uint64(1)] - start)
+        part = np.uint64(4) * length + (row & np.uint64(3))
+        starts[np.uint64(places[part])] = start
+        places[part] += 1
+
+
+@njit(nogil=True)
+def fill_ordered(indices, limits, starts, tile):  # type: ignore[no-untyped-def]
+    """Add the pairs of rows that `order_rows` sorted to a tile of the whole table, uint16 (n_levels, n_levels)."""
+    flat = tile.reshape(tile.size)
+    width = np.uint64(len(tile))
+    for length in range(1, limits.size - 1):
+        for row in range(limits[length], limits[length + 1]):
+            begin = np.uint64(starts[np.uint64(row)])
+            stop = begin + np.uint64(length)
+            for i in range(begin, stop):
+                line = np.uint64(indices[i]) * width
+                for j in range(i, stop):
+                    flat[line + np.uint64(indices[j])] += np.uint16(1)
+
+
+@njit(nogil=True)
+def cut_rows(indptr, indices, edges, cuts):  # type: ignore[no-untyped-def]
+    """Find where each group of levels begins in each row.
+
+    indptr: int64 (n_rows + 1,). edges: int64 (n_groups + 1,), first levels of the groups and n_levels. cuts: uint32
+    (n_rows, n_groups + 1), overwritten; positions in indices.
+    """
+    last = edges.size - 2
+    for row in range(len(cuts)):
+        place, stop = indptr[row], indptr[row + 1]
+        for group in range(last):
+            cuts[row, group] = place
+            while place < stop and indices[place] < edges[group + 1]:
+                place += 1
+        cuts[row, last] = place
+        cuts[row, last + 1] = stop
+
+
+@njit(nogil=True)
+def fill_tile(indices, cuts, left, right, edges, tile):  # type: ignore[no-untyped-def]
+    """Add the pairs of two groups of levels to a tile; of a group with itself, each pair once.
+
+    left, right: numbers of the groups. indices, edges, cuts: as for `cut_rows`. tile: uint16 (n_left, n_right).
+    """
+    flat = tile.reshape(tile.size)
+    width = np.uint64(tile.shape[1])
+    corner = np.uint64(edges[left]) * width + np.uint64(edges[right])
+    for row in range(len(cuts)):
+        # unsigned positions: numba looks for negative ones otherwise, at a third of the speed
+        begin, stop = np.uint64(cuts[row, right]), np.uint64(cuts[row, right + 1])
+        for i in range(np.uint64(cuts[row, left]), np.uint64(cuts[row, left + 1])):
+            line = np.uint64(indices[i]) * width - corner
+            for j in range(i if left == right else begin, stop):
+                flat[line + np.uint64(indices[j])] += np.uint16(1)
+
+
+def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: IntArray) -> None:
+    """Add the pairs of a sparse block, to the same result as `pmflib.kernels.pairs.add_sparse`.
+
+    Parameters
+    ----------
+    indptr
+        int64 of shape (n_rows + 1,).
+    indices
+        int32 of shape (n_observed,), level indices, increasing within a row.
+    offsets
+        int64 of shape (n_variables + 1,).
+    table
+        int64 of shape (n_levels, n_levels); its upper triangle grows.
+
+    Notes
+    -----
+    Memory: 2 MiB for the tile, and 4 bytes a row and group of levels for ``TILE_ROWS`` rows.
+    """
+    n_levels = len(table)
+    edges = np.linspace(0, n_levels, -(-n_levels // TILE_LEVELS) + 1).astype(np.int64)
+    tile = np.empty(int(np.diff(edges).max(initial=0)) ** 2, np.uint16)
+    for start in range(0, indptr.size - 1, TILE_ROWS):
+        chunk = indptr[start : start + TILE_ROWS + 1]
+        inside = indices[chunk[0] : chunk[-1]]
+        chunk = chunk - chunk[0]
+        if edges.size == 2 and inside.size < SHORT_ROW * (chunk.size - 1):
+            square = tile.reshape(n_levels, n_levels)
+            limits = np.empty(offsets.size + 1, np.int64)
+            starts = np.empty(chunk.size - 1, np.uint32)
+            order_rows(chunk, limits, starts)
+            square[...] = 0
+            fill_ordered(inside, limits, starts, square)
+            table += square
+        else:
+            _add_groups(chunk, inside, edges, tile, table)
+
+
+def _add_groups(
+    indptr: IntArray,
+    indices: IntArray,
+    edges: IntArray,
+    tile: npt.NDArray[np.uint16],
+    table: IntArray,
+) -> None:
+    cuts = np.empty((indptr.size - 1, edges.size), np.uint32)
+    cut_rows(indptr, indices, edges, cuts)
+    groups = [slice(*pair) for pair in pairwise(edges)]
+    for left, rows in enumerate(groups):
+        for right, columns in enumerate(groups[left:], left):
+            shape = rows.stop - rows.start, columns.stop - columns.start
+            piece = tile[: shape[0] * shape[1]].reshape(shape)
+            piece[...] = 0
+            fill_tile(indices, cuts, left, right, edges, piece)
+            table[rows, columns] += piece

@@ -1,0 +1,108 @@
+import ast
+import re
+import zoneinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from prefect.client.schemas.schedules import CronSchedule
+from typer.main import get_command
+
+from flows.cli import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "deploy" / "README.md").read_text("utf-8")
+PREFECT_FILE = (ROOT / "deploy" / "prefect.yaml").read_text("utf-8")
+ENVIRONMENT = (ROOT / "deploy" / "environment.sh").read_text("utf-8")
+DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE)["deployments"]
+
+
+def read_flow(entrypoint: str) -> tuple[str, list[str]]:
+    """Name of the flow at an entrypoint, and of its parameters, without importing it."""
+    path, function = entrypoint.split(":")
+    for node in ast.parse((ROOT / path).read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            (decorator,) = node.decorator_list
+            assert isinstance(decorator, ast.Call)
+            (name,) = [word.value for word in decorator.keywords if word.arg == "name"]
+            return ast.literal_eval(name), [argument.arg for argument in node.args.args]
+    raise LookupError(entrypoint)
+
+
+def list_deployments() -> list[str]:
+    return [f"{read_flow(each['entrypoint'])[0]}/{each['name']}" for each in DEPLOYMENTS]
+
+
+def list_commands() -> list[str]:
+    """Lines of the runbook's blocks, and what its sentences quote."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", README, re.S | re.M)
+    lines = [line for block in blocks for line in block.splitlines() if line]
+    rest = re.sub(r"^```bash\n.*?^```", "", README, flags=re.S | re.M)
+    return lines + re.findall(r"`([^`\n]+)`", rest)
+
+
+def test_deployments__names() -> None:
+    assert list_deployments() == ["etl/nightly", "score/on-demand"]
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda each: each["name"])
+def test_deployments__parameters_are_the_flows(deployment: dict[str, Any]) -> None:
+    _, parameters = read_flow(deployment["entrypoint"])
+    assert deployment["parameters"].keys() <= set(parameters)
+    assert deployment["parameters"]["config"] == "{{ $PMF_CONFIG }}"
+
+
+def test_nightly__schedule() -> None:
+    nightly = DEPLOYMENTS[0]
+    (schedule,) = nightly["schedules"]
+    checked = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
+    minute, hour, *days = checked.cron.split()
+    assert 0 <= int(minute) < 60
+    assert 0 <= int(hour) < 6
+    assert days == ["*", "*", "*"]
+    assert schedule["timezone"] in zoneinfo.available_timezones()
+    assert nightly["concurrency_limit"]["limit"] == 1
+
+
+def test_prefect_file__names_no_machine() -> None:
+    assert not re.search(r"""(^|[\s"'=])(/\w|~/|[A-Z]:\\)""", PREFECT_FILE + ENVIRONMENT)
+
+
+def test_readme__mentions_verbs_that_exist() -> None:
+    verbs = set(get_command(app).commands)  # type: ignore[attr-defined]
+    mentioned = {m for line in list_commands() for m in re.findall(r"^pmf ([a-z]+)", line)}
+    assert {"demo", "infer", "status", "query", "log"} <= mentioned <= verbs
+
+
+def test_readme__mentions_deployments_that_exist() -> None:
+    mentioned = set(re.findall(r"prefect deployment (?:run|schedule ls) ([\w/-]+)", README))
+    assert mentioned == set(list_deployments())
+
+
+def test_readme__mentions_the_pool_of_the_deployments() -> None:
+    pools = {deployment["work_pool"]["name"] for deployment in DEPLOYMENTS}
+    mentioned = re.findall(r"(?:--pool|work-pool create) (\S+) --type process", README)
+    assert (pools, mentioned) == ({"pmf"}, ["pmf", "pmf"])
+
+
+def test_readme__mentions_files_that_exist() -> None:
+    mentioned = set(re.findall(r"\bdeploy/[\w-]+\.\w+", README)) | {"requirements.lock"}
+    assert {"deploy/prefect.yaml", "deploy/environment.sh"} <= mentioned
+    assert all((ROOT / path).is_file() for path in mentioned)
+
+
+def test_readme__mentions_make_targets_that_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
+    targets = set(re.findall(r"^([\w./-]+):", makefile, re.M))
+    mentioned = {m for line in list_commands() for m in re.findall(r"^make ([\w./-]+)", line)}
+    assert mentioned
+    assert mentioned <= targets
+
+
+def test_readme__explains_the_variables_of_the_environment() -> None:
+    exported = set(re.findall(r"^export (\w+)=", ENVIRONMENT, re.M))
+    assert "PREFECT_API_URL" in exported
+    # how long writers of the database wait explains itself where it is set
+    unexplained = {name for name in exported - {"PATH"} if f"`{name}" not in README}
+    assert unexplained == {"PREFECT_SERVER_DATABASE_TIMEOUT"}

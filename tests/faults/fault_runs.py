@@ -1,0 +1,278 @@
+"""Pipelines to disturb, the processes that run them, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from pmflib.checkpoint import load_state
+from pmflib.config import load_config
+from pmflib.datasets import planted_factors, write_rating_log, write_survey
+from pmflib.schema import Schema, Variable
+from pmflib.store.artefacts import Store, digest_tree
+from pmflib.store.runs import read_run
+from tasks.count import count
+from tasks.evaluate import evaluate
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.refine import refine
+
+ROOT = Path(__file__).parents[2]
+WAIT_SECONDS = 250
+STAGES = ("dataset", "counts", "start", "model", "scores")
+MAX_PASSES = 40
+
+LONG = """
+layout = "long"
+sample = "user"
+variable = "movie"
+value = "rating"
+time = "ts"
+"""
+
+
+def write_log(folder: Path, *, n_users: int, per_user: float, n_movies: int) -> None:
+    """Write a dirty rating log in eight files, and its schema."""
+    rng = np.random.default_rng(7)
+    prior, factors = planted_factors([5] * n_movies, 6, rng, concentration=0.7)
+    offsets = np.arange(n_movies + 1) * 5
+    written = write_rating_log(
+        folder / "log",
+        prior,
+        factors,
+        offsets,
+        n_samples=n_users,
+        ratings_per_sample=per_user,
+        rng=rng,
+        n_files=8,
+        dirt=0.02,
+    )
+    values = tuple(float(level) for level in written.levels)
+    variables = tuple(Variable(name, written.levels, values) for name in written.variables)
+    Schema(variables).save(folder / "schema.json")
+
+
+def write_wide(folder: Path, *, n_people: int, n_questions: int) -> None:
+    """Write a dirty survey, and its schema."""
+    rng = np.random.default_rng(8)
+    prior, factors = planted_factors([4] * n_questions, 5, rng, concentration=0.7)
+    offsets = np.arange(n_questions + 1) * 4
+    folder.mkdir(exist_ok=True)
+    written = write_survey(
+        folder / "survey.csv",
+        prior,
+        factors,
+        offsets,
+        n_samples=n_people,
+        observed=0.8,
+        rng=rng,
+        dirt=0.02,
+    )
+    Schema(tuple(Variable(name, written.levels) for name in written.variables)).save(
+        folder / "schema.json"
+    )
+
+
+def write_config(
+    folder: Path,
+    data: Path,
+    *,
+    cluster: str = "",
+    store: Path | None = None,
+    method: str = "random",
+    passes: int = MAX_PASSES,
+) -> Path:
+    """Write a pipeline of the data in one folder into another, with a store of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    long = (data / "log").exists()
+    text = f"""
+[source]
+path = "{data / ("log/*.csv" if long else "survey.csv")}"
+{LONG if long else 'layout = "wide"'}
+[schema]
+file = "{data / "schema.json"}"
+[store]
+path = "{store or folder / "store"}"
+buckets = 32
+[model]
+rank = 6
+method = "{method}"
+[em]
+max_passes = {passes}
+tol = 0.0
+patience = {passes}
+[cluster]
+{cluster}
+"""
+    (folder / "pipeline.toml").write_text(text)
+    return folder / "pipeline.toml"
+
+
+def run_stages(path: Path, address: str) -> dict[str, str]:
+    """Run all stages in this process, without Prefect; digest of each stage."""
+    config = load_config(path)
+    dataset = ingest.fn(config, address)
+    counts = count.fn(config, dataset, address)
+    start = fit.fn(config, counts)
+    model = refine.fn(config, dataset, counts, start, address)
+    scores = evaluate.fn(config, dataset, counts, model, address)
+    made = (dataset, counts, start, model, scores)
+    return {stage: reference.digest for stage, reference in zip(STAGES, made, strict=True)}
+
+
+def read_digests(path: Path) -> dict[str, str]:
+    """Digest of each stage of the last run that finished."""
+    config = load_config(path)
+    last = read_run(Store(config.resolve(config.store.path)), config.name)
+    assert last is not None
+    return {stage: last[0][stage].digest for stage in STAGES}
+
+
+def start_pmf(
+    config: Path, *, environment: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[str]:
+    """Start ``pmf run`` in a session of its own, away from the Prefect settings of whoever runs the tests."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "run", str(config), "--json"],
+        cwd=config.parent,
+        env=kept | {"PYTHONPATH": str(ROOT), "HOME": str(config.parent)} | dict(environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+@contextmanager
+def running_pmf(config: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """As `start_pmf`; whatever is left of it ends with the context."""
+    process = start_pmf(config, **options)
+    tree = [psutil.Process(process.pid)]
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            tree += tree[0].children(recursive=True)
+        for each in reversed(tree):
+            if each.is_running():
+                each.kill()
+        process.communicate()
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Wait for a run that must succeed; what it said."""
+    out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def wait_until(condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
+    """Wait until a condition holds, while a process runs; give what it gave."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()):
+        assert process is None or process.poll() is None, "the run ended before the moment came"
+        assert time.monotonic() < deadline, "the moment never came"
+        time.sleep(0.002)
+    return found
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended, be it waited for or not."""
+    try:
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextmanager
+def frozen(process: psutil.Process) -> Iterator[None]:
+    """Stop a process, so that what is seen of it stays true until it is killed."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if not is_gone(process):
+            process.send_signal(signal.SIGCONT)
+
+
+def list_kinds(store: Path) -> dict[str, dict[str, int]]:
+    """Manifest entries by kind: time of writing by identity."""
+    kinds: dict[str, dict[str, int]] = {}
+    for path in (store / "manifest").glob("*.json"):
+        kind = json.loads(path.read_text())["reference"]["kind"]
+        kinds.setdefault(kind, {})[path.stem] = path.stat().st_mtime_ns
+    return kinds
+
+
+def list_fold_files(store: Path) -> dict[str, int]:
+    """Checkpoints of counting: time of writing by name."""
+    found = {}
+    for path in (store / "work").glob("*/fold-*.npz"):
+        try:
+            found[path.name] = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def count_passes(store: Path) -> int:
+    """EM passes in the checkpoint of a run under way; 0 without one."""
+    for path in (store / "work").glob("*/state.npz"):
+        if (state := load_state(path)) is not None:
+            return state.n_passes
+    return 0
+
+
+@contextmanager
+def watching(look: Callable[[], Any]) -> Iterator[list[Any]]:
+    """Collect what a function sees, other than nothing, until the context ends."""
+    seen: list[Any] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            if found := look():
+                seen.append(found)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def check_store(store: Path) -> None:
+    """Check that nothing is left over, and that every artefact holds what its entry says."""
+    assert list((store / "tmp").iterdir()) == []
+    assert list((store / "work").iterdir()) == []
+    check_artefacts(store)
+
+
+def check_artefacts(store: Path) -> None:
+    """Check that every artefact is there, whole, and in the manifest once."""
+    assert list((store / "manifest").glob(".*")) == []
+    places = set()
+    for path in (store / "manifest").glob("*.json"):
+        reference = json.loads(path.read_text())["reference"]
+        if reference["path"]:
+            assert digest_tree(store / reference["path"]) == reference["digest"]
+            places.add(reference["path"])
+    kinds = {place.split("/")[0] for place in places}
+    assert places == {str(path.relative_to(store)) for k in kinds for path in (store / k).iterdir()}

@@ -1,0 +1,227 @@
+"""The command line where no flow has to run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows import cli
+from pmflib.config import load_config
+from pmflib.errors import (
+    ConfigError,
+    MemoryPlanError,
+    PmfError,
+    RankError,
+    SchemaError,
+    SourceError,
+    StoreError,
+)
+from pmflib.schema import Schema
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path, capsys):
+    """Give a function that runs a command in an empty folder: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pmf", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError, 2),
+        (RankError, 2),
+        (PmfError, 2),
+        (SourceError, 3),
+        (SchemaError, 3),
+        (StoreError, 4),
+        (MemoryPlanError, 5),
+    ],
+)
+def test_main__exit_code_of_an_error(call, monkeypatch, error, code):
+    def refuse(path):
+        raise error(f"what is wrong, where, and the remedy, in a line that is long [b] {'x' * 99}")
+
+    monkeypatch.setattr(cli, "load_config", refuse)
+    found, out, err = call("status", "pipeline.toml")
+    assert (found, out) == (code, "")
+    assert err.startswith("error: what is wrong")
+    assert err.count("\n") == 1
+    assert "[b]" in err
+
+
+def test_main__defect_and_interruption(call, monkeypatch):
+    def fail(path):
+        raise KeyError("ours")
+
+    monkeypatch.setattr(cli, "load_config", fail)
+    code, out, err = call("status", "pipeline.toml")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "defect: KeyError: 'ours'",
+        "run again with --debug for a traceback",
+    ]
+    with pytest.raises(KeyError, match="ours"):
+        call("status", "pipeline.toml", "--debug")
+
+    def interrupt(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_config", interrupt)
+    # click turns an interruption inside a command into its own end
+    code, _, err = call("status", "pipeline.toml")
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_main__in_a_process_of_its_own(tmp_path):
+    """As a shell sees it: the message alone, on standard error."""
+    process = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "run", "absent.toml", "--json"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == (
+        "error: configuration 'absent.toml' does not exist; `pmf infer` drafts one\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help__names_every_verb_and_the_exit_codes():
+    result = CliRunner().invoke(cli.app, ["--help"], terminal_width=100)
+    assert result.exit_code == 0
+    for verb in ("run", "demo", "infer", "status", "score", "query", "log"):
+        assert f" {verb} " in result.output
+    assert "--debug" in result.output
+    assert "130 interrupted" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("verb", ["run", "demo", "infer", "status", "score", "query", "log"])
+def test_help__of_every_verb_offers_json(verb):
+    result = CliRunner().invoke(cli.app, [verb, "--help"])
+    assert result.exit_code == 0
+    assert "--json" in result.output
+
+
+def test_usage__unknown_verb_and_option(call):
+    code, _, err = call("runn")
+    assert code == 2
+    assert "Did you mean 'run'" in err
+    code, _, err = call("run", "p.toml", "--jsn")
+    assert code == 2
+    assert "--json" in err
+
+
+def test_infer__wide_with_windows_line_ends_in_a_path_with_spaces(call, tmp_path):
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    (folder / "a b.csv").write_bytes(b"a;b;c\r\nx;1;u\r\ny;2;-\r\nx;;v\r\n")
+    code, out, err = call(
+        "infer", "my data/a b.csv", "--delimiter", ";", "--missing", "-", "--output", "my data"
+    )
+    assert (code, err) == (0, "")
+    assert "pmf run 'my data/pipeline.toml'" in out
+    schema = Schema.load(folder / "schema.json")
+    assert [variable.levels for variable in schema.variables] == [
+        ("x", "y"),
+        ("1", "2"),
+        ("u", "v"),
+    ]
+    config = load_config(folder / "pipeline.toml")
+    assert config.source.path == "a b.csv"
+    assert config.source.delimiter == ";"
+
+
+def test_infer__json_is_alone(call, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
+    code, out, err = call("infer", "a.csv", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert (answer["variables"], answer["levels"]) == (2, 4)
+
+
+def test_infer__tabs_and_no_header(call, tmp_path):
+    (tmp_path / "a.tsv").write_text("1\t5\t2\n2\t4\t1\n1\t4\t1\n")
+    code, _, _ = call("infer", "a.tsv", "--delimiter", "\\t", "--no-header")
+    assert code == 0
+    assert Schema.load("schema.json").names == ("c1", "c2", "c3")
+    assert load_config("pipeline.toml").source.columns == ("c1", "c2", "c3")
+
+
+def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
+    assert call("infer", "a.csv", "--output", "p/q/r")[0] == 0
+    assert load_config("p/q/r/pipeline.toml").source.path == str(tmp_path / "a.csv")
+    assert call("infer", "a.csv", "--output", "p/q")[0] == 0
+    assert load_config("p/q/pipeline.toml").source.path == "../../a.csv"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["infer", "absent.csv"], 3, "matches no file"),
+        (["infer", "a.csv"], 3, "is source.delimiter ';' (pmf infer: --delimiter)?"),
+        (["infer", "a.csv", "--delimiter", ";;"], 2, "delimiter: "),
+        (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "no column 'id'"),
+        (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "needs the column names"),
+        (["infer", "d.csv"], 3, "--columns or --no-header"),
+        (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "give it or --columns"),
+        (["query", "p.toml", "a"], 4, "has no live model yet; `pmf run` makes one"),
+        (["log", "p.toml"], 4, "has no live model yet; `pmf run` makes one"),
+        (["status", "bad.toml"], 2, "em.max_pases: unknown option; did you mean ['max_passes']?"),
+        (["status", "broken.toml"], 2, "is not TOML"),
+        (["demo", "--folder", "full"], 2, "is not empty"),
+    ],
+)
+def test_mistakes__are_answered_with_the_remedy(call, tmp_path, arguments, code, message):
+    (tmp_path / "a.csv").write_text("a;b\nx;y\n")
+    (tmp_path / "d.csv").write_text("0,0\n0,1\n")
+    config = '[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
+    (tmp_path / "p.toml").write_text(config)
+    (tmp_path / "bad.toml").write_text(config + "[em]\nmax_pases = 3\n")
+    (tmp_path / "broken.toml").write_text(config + "[em\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    found, out, err = call(*arguments)
+    assert (found, out) == (code, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_infer__does_not_overwrite(call, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "pipeline.toml").write_text("mine")
+    code, _, err = call("infer", "a.csv")
+    assert code == 2
+    assert "exist already; give --output another folder" in err
+    assert (tmp_path / "pipeline.toml").read_text() == "mine"
+    assert not (tmp_path / "schema.json").exists()
+
+
+def test_status__before_the_first_run(call, tmp_path):
+    (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
+    assert "No run has finished yet." in call("status", "p.toml")[1]
+    answer = json.loads(call("status", "p.toml", "--json")[1])
+    assert answer == {"artefacts": {}, "unfinished": [], "run": {}, "current": False}

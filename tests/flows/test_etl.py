@@ -1,0 +1,187 @@
+"""One pipeline on real data under one embedded server: what the flow, its record and the commands say of it."""
+
+import json
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes" / "UCI_VOTERS.data"
+COLUMNS = ("party", *(f"v{j:02}" for j in range(1, 17)))
+
+pytestmark = [
+    pytest.mark.skipif(not VOTES.exists(), reason="the votes data set is not here"),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("a project")
+
+
+@pytest.fixture(scope="module")
+def api(home):
+    """Address of an embedded Prefect server."""
+    from flows.server import prefect_api
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        with prefect_api(home / "prefect") as url:
+            yield url
+
+
+def call(patch, *arguments):
+    """Exit code of a command."""
+    from flows.cli import main
+
+    patch.setattr(sys, "argv", ["pmf", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+@pytest.fixture(scope="module")
+def ran(home, api):
+    """Configuration drafted by `pmf infer`, and the facts of its first run."""
+    from flows.etl import etl
+
+    with pytest.MonkeyPatch.context() as patch:
+        code = call(
+            patch, "infer", VOTES, "--missing", "2", "--columns", ",".join(COLUMNS),
+            "--output", home, "--rank", "4",
+        )  # fmt: skip
+    assert code == 0
+    since = datetime.now(UTC)
+    config = home / "pipeline.toml"
+    return config, etl(str(config)), since
+
+
+def test_etl__learns_the_votes(ran):
+    _, facts, _ = ran
+    assert facts["verdict"] == "first model of this pipeline"
+    rows, scores = facts["rows"], facts["scores"]
+    assert (rows["rows_in"], rows["samples"], rows["rows_quarantined"]) == (435, 435, 0)
+    assert rows["observed"] == 435 * 17 - 392
+    assert scores["log_prob_per_cell"] > scores["baseline_log_prob_per_cell"] + 0.1
+    assert scores["accuracy"] > scores["baseline_accuracy"] + 0.1
+
+
+def test_etl__every_stage_is_recorded(ran):
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    from flows.run_history import wait_until_stored
+
+    _, _, since = ran
+    assert wait_until_stored(since, 30)
+    with get_client(sync_client=True) as client:
+        (run, *_) = [r for r in client.read_flow_runs() if r.name.startswith("pipeline-")]
+        only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+        tasks = client.read_task_runs(flow_run_filter=only)
+        artifacts = Counter(a.key for a in client.read_artifacts(flow_run_filter=only))
+    stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
+    assert {task.name.split("-")[0] for task in tasks} == stages
+    assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
+    assert set(artifacts) == {"pmf-dataset", "pmf-counts", "pmf-start", "pmf-model", "pmf-scores"}
+    assert len(set(artifacts.values())) == 1
+
+
+def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
+    config, facts, _ = ran
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "run", config, "--json") == 0
+    out, err = capsys.readouterr()
+    again = json.loads(out)
+    assert err == ""
+    assert again["verdict"] == "the live model, unchanged"
+    assert again["model"] == facts["model"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
+    config, _, _ = ran
+    assert call(monkeypatch, "run", config) == 0
+    out, err = capsys.readouterr()
+    assert "Live model: the live model, unchanged" in out
+    stages = [line.split(":")[0] for line in err.splitlines()]
+    assert stages == ["encode files", "fit", "evaluate", "publish"]
+
+
+def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
+    config, _, _ = ran
+    answers = {}
+    for verb in (["status"], ["query", "party given v03=1 and v04=0"], ["log"]):
+        assert call(monkeypatch, verb[0], config, *verb[1:], "--json") == 0
+        answers[verb[0]] = json.loads(capsys.readouterr().out)
+        assert call(monkeypatch, verb[0], config, *verb[1:]) == 0
+        assert capsys.readouterr().out
+    assert answers["status"]["current"] is True
+    assert answers["status"]["artefacts"]["model"] == 1
+    assert answers["query"]["best"] == {"party": "1"}
+    assert sum(item["probability"] for item in answers["query"]["levels"]) == pytest.approx(1)
+    kinds = [step["reference"]["kind"] for step in answers["log"]]
+    assert kinds[0] == "model"
+    assert {"counts", "dataset", "samples", "source"} <= set(kinds)
+
+
+def test_query__title_is_not_cut(ran, monkeypatch, capsys):
+    config, _, _ = ran
+    question = "party given v03=1 and v04=0 and v05=0 and v06=0 and v07=1 and v08=1"
+    assert call(monkeypatch, "query", config, question) == 0
+    assert question in capsys.readouterr().out
+
+
+def test_score__predicts_the_party(ran, monkeypatch, capsys):
+    import pyarrow.parquet as pq
+
+    config, _, _ = ran
+    assert call(monkeypatch, "score", config, "--target", "party", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    table = pq.read_table(answer["path"])
+    truth = [line.split(",")[0] for line in VOTES.read_text().splitlines()]
+    found = dict(zip(table["row"].to_pylist(), table["party.label"].to_pylist(), strict=True))
+    correct = [found[place] == party for place, party in enumerate(truth, 1)]
+    assert sum(correct) / len(correct) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["score", "--target", "nope"], 3, "variable 'nope' is not in the schema"),
+        (["score", "--data", "nofile.csv"], 3, "matches no file"),
+        (["score", "--questions", "q", "--target", "party"], 2, "--questions goes without"),
+        (["query", "party given v03=7"], 3, "has no level '7'; levels are"),
+        (["query", "party given v03"], 2, "is not NAME=LEVEL; write for example"),
+        (["log", "zzz"], 4, "no artefact begins with 'zzz'"),
+    ],
+)
+def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, code, message):
+    config, _, _ = ran
+    verb, *more = arguments
+    assert call(monkeypatch, verb, config, *more) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
+    config, _, _ = ran
+    text = config.read_text()
+    small = config.with_name("small.toml")
+    small.write_text(text.replace("rank = 4", "rank = 3") + "[cluster]\nmemory_limit = 1000\n")
+    assert call(monkeypatch, "run", small) == 5
+    assert "raise cluster.memory_limit" in capsys.readouterr().err
+    wrong = config.with_name("wrong.toml")
+    schema = config.with_name("schema.json").read_text()
+    config.with_name("wrong.json").write_text(schema.replace('"v07"', '"v7"'))
+    wrong.write_text(text.replace("schema.json", "wrong.json"))
+    assert call(monkeypatch, "run", wrong) == 3
+    err = capsys.readouterr().err
+    assert "variable 'v7' is no column of the file" in err
+    assert "did you mean ['v" in err
+    assert "Traceback" not in err

@@ -1,0 +1,78 @@
+"""Small pipelines for the tests of stages."""
+
+import numpy as np
+
+from pmflib.schema import Schema, Variable
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import SAMPLES, read_partitions
+from pmflib.store.samples import list_blocks, read_block, read_origins
+from tasks.count import count
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.refine import refine
+
+
+def make_schema(*cardinalities):
+    """Variables v0, v1, ... with levels "0", "1", ... that are their values."""
+    return Schema(
+        tuple(
+            Variable(f"v{j}", tuple(map(str, range(n))), tuple(map(float, range(n))))
+            for j, n in enumerate(cardinalities)
+        )
+    )
+
+
+def draw_codes(n_rows, cardinalities, *, seed=0, missing=0.2):
+    """Codes that hang together: a hidden coin decides which half of each variable's levels is likely."""
+    rng = np.random.default_rng(seed)
+    sizes = np.array(cardinalities)
+    coin = rng.integers(0, 2, (n_rows, 1))
+    likely = np.where(coin == 1, sizes - 1, 0)
+    codes = np.where(
+        rng.random((n_rows, sizes.size)) < 0.85,
+        likely,
+        rng.integers(0, sizes, (n_rows, sizes.size)),
+    )
+    codes[rng.random(codes.shape) < missing] = -1
+    return codes
+
+
+def as_wide(codes, names=None):
+    """CSV text of codes, an empty field where missing; the first column names the samples if they have names."""
+    header = [*(["id"] if names else []), *(f"v{j}" for j in range(codes.shape[1]))]
+    lines = [",".join(header)]
+    for place, row in enumerate(codes.tolist()):
+        cells = ["" if code < 0 else str(code) for code in row]
+        lines.append(",".join([names[place], *cells] if names else cells))
+    return "\n".join(lines) + "\n"
+
+
+def read_dataset(config, dataset):
+    """Codes of all samples, in the order of partitions, and their identifiers."""
+    store = Store(config.resolve(config.store.path))
+    codes, names = [], []
+    for part in read_partitions(store, dataset):
+        path = store.locate(part) / SAMPLES
+        offsets = make_offsets(config)
+        codes += [read_block(block).to_codes(offsets) for block in list_blocks(path)]
+        names += read_origins(path)[1]
+    return np.concatenate(codes) if codes else np.empty((0, 0)), names
+
+
+def make_offsets(config):
+    return Schema.load(config.resolve("schema.json")).offsets
+
+
+def summary_of(config, reference):
+    entry = Store(config.resolve(config.store.path)).find(reference.identity)
+    assert entry is not None
+    return entry.summary
+
+
+def run_to_model(config, workers):
+    """References by stage, up to the model."""
+    dataset = ingest.fn(config, workers)
+    counts = count.fn(config, dataset, workers)
+    start = fit.fn(config, counts)
+    model = refine.fn(config, dataset, counts, start, workers)
+    return {"dataset": dataset, "counts": counts, "start": start, "model": model}

@@ -1,0 +1,96 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+from reference import conditional_pmf, joint_tensor, row_probability
+
+from pmflib.config import EvaluateConfig
+from pmflib.evaluation import choose_hidden
+from pmflib.model import JointPMF
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.samples import read_block
+from tasks.evaluate import evaluate
+
+SIZES = (3, 2, 4, 2)
+
+
+def gather(config, stages, folds):
+    """Codes of some folds, and which of their cells are hidden when the last one is scored."""
+    store = Store(config.resolve("store"))
+    offsets = make_schema(*SIZES).offsets
+    codes, hidden = [np.empty((0, len(SIZES)), int)], [np.empty((0, len(SIZES)), bool)]
+    for block in list_dataset_blocks(store, stages["dataset"], folds):
+        own = read_block(block).to_codes(offsets)
+        key = int(Path(block.path).parent.name[:12], 16) ^ config.seed
+        rows = np.arange(block.start, block.stop)
+        codes.append(own)
+        hidden.append(choose_hidden(own, rows, config.evaluate.hide, key))
+    return np.concatenate(codes), np.concatenate(hidden)
+
+
+def score_by_hand(codes, hidden, tensor, singles):
+    """Means over the hidden cells, a cell at a time."""
+    out = {key: [] for key in ("log_prob", "correct", "error", "base_log_prob", "base_correct")}
+    for row, gone in zip(codes, hidden, strict=True):
+        for j in np.flatnonzero(gone):
+            pmf = conditional_pmf(tensor, np.where(gone, -1, row), j)
+            out["log_prob"].append(math.log(pmf[row[j]]))
+            out["correct"].append(pmf.argmax() == row[j])
+            out["error"].append(pmf @ np.arange(SIZES[j]) - row[j])
+            out["base_log_prob"].append(math.log(singles[j][row[j]]))
+            out["base_correct"].append(singles[j].argmax() == row[j])
+    return {key: np.array(values, float) for key, values in out.items()}
+
+
+def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
+    config, stages = fitted
+    reference = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
+    found = summary_of(config, reference)
+    store = Store(config.resolve("store"))
+    model = JointPMF.load(store.locate(stages["model"]) / "model")
+    tensor = joint_tensor(model.prior, model.factors, SIZES)
+    codes, hidden = gather(config, stages, [3])
+    train, _ = gather(config, stages, [0, 1])
+    smoothed = [
+        np.bincount(train[:, j][train[:, j] >= 0], minlength=n) + 0.5 for j, n in enumerate(SIZES)
+    ]
+    expected = score_by_hand(codes, hidden, tensor, [c / c.sum() for c in smoothed])
+    assert (found["rows"], found["hidden_cells"]) == (len(codes), hidden.sum())
+    assert hidden.sum() > 20
+    assert found["log_prob_per_cell"] == pytest.approx(expected["log_prob"].mean())
+    assert found["accuracy"] == pytest.approx(expected["correct"].mean())
+    assert found["rmse"] == pytest.approx(np.sqrt((expected["error"] ** 2).mean()))
+    assert found["mae"] == pytest.approx(np.abs(expected["error"]).mean())
+    assert found["baseline_log_prob_per_cell"] == pytest.approx(expected["base_log_prob"].mean())
+    assert found["baseline_accuracy"] == pytest.approx(expected["base_correct"].mean())
+    likelihood = np.mean([math.log(row_probability(tensor, row)) for row in codes])
+    assert found["log_likelihood_per_row"] == pytest.approx(likelihood)
+    by_variable = json.loads((store.locate(reference) / "scores.json").read_text())
+    assert [by_variable[f"v{j}"]["cells"] for j in range(4)] == hidden.sum(axis=0).tolist()
+
+
+def test_evaluate__second_call_scores_nothing(fitted, workers, monkeypatch):
+    config, stages = fitted
+    arguments = (config, stages["dataset"], stages["counts"], stages["model"], workers)
+    first = evaluate.fn(*arguments)
+    monkeypatch.setitem(evaluate.fn.__globals__, "run_blocks", None)
+    assert evaluate.fn(*arguments) == first
+
+
+def test_evaluate__no_test_samples(fitted, workers):
+    config, stages = fitted
+    bare = config.model_copy(update={"evaluate": EvaluateConfig(test_folds=0)})
+    reference = evaluate.fn(bare, stages["dataset"], stages["counts"], stages["model"], workers)
+    assert summary_of(config, reference)["hidden_cells"] == 0
+
+
+def test_evaluate__few_samples(pipeline, tmp_path, workers):
+    config = pipeline(make_schema(2, 2), {})
+    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(2, (2, 2), missing=0)))
+    stages = run_to_model(config, workers)
+    reference = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
+    assert summary_of(config, reference)["rows"] <= 2

@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+
+from pmflib.em import FLOOR
+from pmflib.errors import MemoryPlanError, RankError
+from pmflib.model import JointPMF
+from pmflib.schema import Schema, Variable
+from pmflib.store.artefacts import Store
+from tasks.count import count
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.refine import refine
+from tasks.stage import listen
+
+
+def load_model(config, reference):
+    return JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
+
+
+def run(pipeline, tmp_path, workers, schema, codes, **sections):
+    config = pipeline(schema, {}, **sections)
+    (tmp_path / "data" / "a.csv").write_text(as_wide(codes))
+    stages = run_to_model(config, workers)
+    return config, stages, load_model(config, stages["model"])
+
+
+def check_model(model, schema, rank):
+    assert model.factors.shape == (schema.n_levels, rank)
+    assert model.prior.sum() == pytest.approx(1)
+    sums = np.add.reduceat(model.factors, schema.offsets[:-1], axis=0)
+    np.testing.assert_allclose(sums, 1)
+
+
+def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
+    """Of rank 1 the model is the product of the smoothed marginals."""
+    schema = make_schema(3, 2)
+    codes = draw_codes(200, (3, 2), missing=0)
+    no_folds = {"validation_folds": 0, "test_folds": 0}
+    config, stages, model = run(
+        pipeline, tmp_path, workers, schema, codes,
+        model={"rank": 1}, em={"smoothing": 0.0}, evaluate=no_folds,
+    )  # fmt: skip
+    check_model(model, schema, 1)
+    for j, size in enumerate((3, 2)):
+        expected = np.bincount(codes[:, j], minlength=size) / 200
+        np.testing.assert_allclose(model.factor(j)[:, 0], expected)
+    assert summary_of(config, stages["model"])["held_out_per_row"] == []
+
+
+def test_refine__variable_never_observed_and_variable_of_one_level(pipeline, tmp_path, workers):
+    schema = make_schema(3, 2, 1, 2)
+    codes = draw_codes(120, (3, 2, 1, 2))
+    codes[:, 1] = -1
+    _, _, model = run(pipeline, tmp_path, workers, schema, codes)
+    check_model(model, schema, 2)
+    np.testing.assert_allclose(model.factor(1), 0.5)
+    np.testing.assert_allclose(model.factor(2), 1)
+
+
+def test_refine__level_that_nobody_gave_keeps_a_chance(pipeline, tmp_path, workers):
+    codes = draw_codes(200, (3, 3), missing=0)
+    codes[:, 0] = np.minimum(codes[:, 0], 1)
+    _, _, model = run(pipeline, tmp_path, workers, make_schema(3, 3), codes)
+    assert model.factor(0)[2].min() > 1e-6 > FLOOR
+
+
+def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
+    """Three samples cannot fill 16 folds: passes go on until the tolerance is met."""
+    codes = np.array([[0, 1], [1, 0], [0, 1]])
+    config, stages, model = run(
+        pipeline, tmp_path, workers, make_schema(2, 2), codes, store={"folds": 200}
+    )
+    summary = summary_of(config, stages["model"])
+    assert summary["held_out_per_row"] == []
+    assert summary["best_pass"] == summary["passes"] > 0
+    check_model(model, make_schema(2, 2), 2)
+
+
+def test_refine__objective_rises_and_is_reported(fitted, workers):
+    config, stages = fitted
+    heard = []
+    other = config.model_copy(update={"em": config.em.model_copy(update={"max_passes": 7})})
+    with listen(heard.append):
+        model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
+    likelihoods = summary_of(config, model)["log_likelihood_per_row"]
+    assert len(likelihoods) == 7
+    assert likelihoods[-1] > likelihoods[0]
+    assert [(p.done, p.total) for p in heard] == [(done, 7) for done in range(8)]
+    assert all("log-likelihood" in p.text and "held out" in p.text for p in heard[1:])
+    assert ["left" in p.text for p in heard] == [False, False, *[True] * 5, False]
+
+
+def test_refine__goes_on_from_the_last_pass(fitted, workers, monkeypatch):
+    config, stages = fitted
+    arguments = (stages["dataset"], stages["counts"], stages["start"], workers)
+    longer = config.model_copy(
+        update={"em": config.em.model_copy(update={"max_passes": 9, "tol": 0})}
+    )
+    original = refine.fn.__globals__["save_state"]
+
+    def save_four(path, state):
+        original(path, state)
+        if state.n_passes == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(refine.fn.__globals__, "save_state", save_four)
+    with pytest.raises(KeyboardInterrupt):
+        refine.fn(longer, *arguments)
+    passes = []
+    monkeypatch.setitem(
+        refine.fn.__globals__, "save_state", lambda path, state: passes.append(state.n_passes)
+    )
+    resumed = refine.fn(longer, *arguments)
+    assert passes[0] == 5
+    store = Store(config.resolve("store"))
+    (store.root / "manifest" / f"{resumed.identity}.json").unlink()
+    assert refine.fn(longer, *arguments).digest == resumed.digest
+
+
+def test_stages__a_changed_option_redoes_what_depends_on_it(fitted, workers):
+    config, before = fitted
+    slower = config.model_copy(update={"em": config.em.model_copy(update={"max_passes": 3})})
+    after = run_to_model(slower, workers)
+    assert [stage for stage in before if before[stage] != after[stage]] == ["model"]
+    higher = config.model_copy(update={"model": config.model.model_copy(update={"rank": 3})})
+    after = run_to_model(higher, workers)
+    assert [stage for stage in before if before[stage] != after[stage]] == ["start", "model"]
+    assert run_to_model(config, workers) == before
+
+
+def test_fit__rank_that_counts_cannot_carry(fitted):
+    config, stages = fitted
+    high = config.model_copy(
+        update={"model": config.model.model_copy(update={"rank": 50, "method": "spa"})}
+    )
+    with pytest.raises(RankError, match=r"rank is 50, above .*; lower rank"):
+        fit.fn(high, stages["counts"])
+
+
+def test_refine__refuses_what_does_not_fit_in_memory(fitted, workers):
+    config, stages = fitted
+    small = config.model_copy(
+        update={
+            "em": config.em.model_copy(update={"max_passes": 4}),
+            "cluster": config.cluster.model_copy(update={"memory_limit": 1000}),
+        }
+    )
+    with pytest.raises(MemoryPlanError, match=r"EM would need .* above the 1000 B"):
+        refine.fn(small, stages["dataset"], stages["counts"], stages["start"], workers)
+
+
+def test_stages__start_their_own_workers(pipeline, tmp_path):
+    config = pipeline(Schema((Variable("v0", ("0", "1")), Variable("v1", ("0", "1")))), {})
+    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(40, (2, 2))))
+    dataset = ingest.fn(config)
+    assert summary_of(config, count.fn(config, dataset))["samples"] == 40

@@ -1,0 +1,107 @@
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pipelines import draw_codes, make_schema, run_to_model, summary_of
+
+from pmflib.errors import ConfigError, SchemaError, SourceError
+from pmflib.model import JointPMF
+from pmflib.store.artefacts import Store
+from tasks.score import answer, score
+
+SIZES = (3, 2, 4)
+CODES = draw_codes(120, SIZES)
+CODES[:, 0] = np.maximum(CODES[:, 0], 0)
+
+
+@pytest.fixture
+def long_log(pipeline, tmp_path, workers):
+    """Configuration, references and model of a long log of samples s0, s1, ..."""
+    source = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
+    config = pipeline(make_schema(*SIZES), source)
+    lines = ["who,what,answer"]
+    for row, variable in np.argwhere(CODES >= 0).tolist():
+        lines.append(f"s{row},v{variable},{CODES[row, variable]}")
+    (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
+    stages = run_to_model(config, workers)
+    model = JointPMF.load(Store(config.resolve("store")).locate(stages["model"]) / "model")
+    return config, stages, model
+
+
+def read_parquet(config, reference):
+    return pq.read_table(Store(config.resolve("store")).locate(reference)).to_pylist()
+
+
+def test_score__equals_the_model_called_by_hand(long_log, workers):
+    config, stages, model = long_log
+    reference = score.fn(config, stages["dataset"], stages["model"], ("v2",), workers)
+    rows = read_parquet(config, reference)
+    assert summary_of(config, reference) == {"samples": 120, "targets": ["v2"]}
+    codes = np.array([CODES[int(row["sample"][1:])] for row in rows])
+    assert len({row["sample"] for row in rows}) == 120
+    pmf = model.predict_proba(codes, "v2")
+    assert [row["v2.label"] for row in rows] == [str(code) for code in pmf.argmax(axis=1)]
+    np.testing.assert_allclose([row["v2.probability"] for row in rows], pmf.max(axis=1))
+    np.testing.assert_allclose([row["v2.expected"] for row in rows], pmf @ np.arange(4))
+    np.testing.assert_allclose([row["log_prob"] for row in rows], model.log_prob(codes))
+    assert [row["state"] for row in rows] == model.posterior(codes).argmax(axis=1).tolist()
+
+
+def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
+    config, stages, _ = long_log
+    first = score.fn(config, stages["dataset"], stages["model"], (), workers)
+    with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
+        score.fn(config, stages["dataset"], stages["model"], ("nope",), workers)
+    monkeypatch.setitem(score.fn.__globals__, "map_items", None)
+    assert score.fn(config, stages["dataset"], stages["model"], (), workers) == first
+
+
+def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
+    config, stages, model = long_log
+    asked = [("s3", 1), ("s119", 2), ("s3", 0), ("s7", 2)]
+    lines = [f"{who},v{variable},{CODES[int(who[1:]), variable]}" for who, variable in asked]
+    (tmp_path / "q.csv").write_text(
+        "\n".join(["who,what,answer", *lines, "nobody,v2,3", "s3,unheard,1"])
+    )
+    path = str(tmp_path / "q.csv")
+    reference = answer.fn(config, stages["dataset"], stages["model"], path, workers)
+    rows = read_parquet(config, reference)
+    correct, n_judged = 0, 0
+    for row, (who, variable) in zip(rows, asked, strict=False):
+        own = CODES[int(who[1:])]
+        pmf = model.predict_proba(own[None], variable)[0]
+        assert (row["sample"], row["variable"], row["known"]) == (who, f"v{variable}", True)
+        assert row["label"] == str(pmf.argmax())
+        assert row["probability"] == pytest.approx(pmf.max())
+        assert row["expected"] == pytest.approx(pmf @ np.arange(SIZES[variable]))
+        if own[variable] >= 0:
+            assert row["log_prob"] == pytest.approx(np.log(pmf[own[variable]]))
+            correct += pmf.argmax() == own[variable]
+            n_judged += 1
+        else:
+            assert row["log_prob"] is None
+    single = model.marginal(["v2"])
+    assert (rows[4]["known"], rows[4]["label"]) == (False, str(single.argmax()))
+    assert rows[4]["log_prob"] == pytest.approx(np.log(single[3]))
+    n_judged += 1
+    correct += single.argmax() == 3
+    assert (rows[5]["variable"], rows[5]["label"], rows[5]["probability"]) == (
+        "unheard",
+        None,
+        None,
+    )
+    summary = summary_of(config, reference)
+    assert (summary["questions"], summary["judged"]) == (6, n_judged)
+    assert summary["accuracy"] == pytest.approx(correct / n_judged)
+    assert answer.fn(config, stages["dataset"], stages["model"], path, workers) == reference
+
+
+def test_answer__refuses_what_cannot_be_asked(long_log, fitted, tmp_path, workers):
+    config, stages, _ = long_log
+    with pytest.raises(SourceError, match=r"none\.csv' matches no file"):
+        answer.fn(config, stages["dataset"], stages["model"], str(tmp_path / "none.csv"), workers)
+    wide, wide_stages = fitted
+    (tmp_path / "q.csv").write_text("who,what\ns1,v1\n")
+    with pytest.raises(ConfigError, match="questions are asked of long logs"):
+        answer.fn(
+            wide, wide_stages["dataset"], wide_stages["model"], str(tmp_path / "q.csv"), workers
+        )
