@@ -106,7 +106,14 @@ def test_add_block__rows_whose_products_underflow(force, n_variables, scale, gro
 def test_add_block__zeros_where_states_contradict_each_other(force, group):
     # each state rules the row out somewhere: the one that does so least often is left
     factors = np.zeros((12, 3))
-    factors[0::2] = [[0, 0.5, 0.5], [0, 0.5, 0], [0.5, 0, 0.5], [0, 0.25, 0.5], [0, 0, 0.5], [0, 0, 0]]
+    factors[0::2] = [
+        [0, 0.5, 0.5],
+        [0, 0.5, 0],
+        [0.5, 0, 0.5],
+        [0, 0.25, 0.5],
+        [0, 0, 0.5],
+        [0, 0, 0],
+    ]
     factors[1::2] = 1 - factors[0::2]
     codes = np.zeros((3, 6), np.int8)
     force(group)
