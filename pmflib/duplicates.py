@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pmflib.arrays import BoolArray, IntArray
@@ -41,12 +43,7 @@ def merge_duplicates(block: Block) -> Block:
         return block
     weights = np.bincount(inverse, block.weights, minlength=first.size).astype(np.float64)
     order = np.argsort(first)
-    distinct = block.take(first[order])
-    return type(block)(*_content(distinct), weights[order])
-
-
-def _content(block: Block) -> tuple[IntArray, ...]:
-    return (block.codes,) if isinstance(block, DenseBlock) else (block.indptr, block.indices)
+    return replace(block.take(first[order]), weights=weights[order])
 
 
 def _hash_rows(block: Block) -> HashArray:
@@ -71,4 +68,5 @@ def _are_equal(block: Block, others: IntArray) -> BoolArray:
     taken = block.take(others)
     if not np.array_equal(taken.indptr, block.indptr):
         return np.zeros(1, bool)
-    return taken.indices == block.indices
+    same: BoolArray = taken.indices == block.indices
+    return same

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pmflib.errors import MemoryPlanError
+from pmflib.row_tables import MAX_TABLE_BYTES
 from pmflib.store.samples import BLOCK_BYTES, BlockReference
 
 FAN_IN = 8
@@ -114,6 +115,7 @@ def plan_em(n_levels: int, rank: int, n_threads: int) -> MemoryPlan:
             f"parameters of {n_levels} levels x rank {rank} and their logarithms": 6 * table,
             f"sufficient statistics, one per thread and {FAN_IN} to merge": (n_threads + FAN_IN + 2)
             * table,
+            "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
             "sample blocks": n_threads * 4 * BLOCK_BYTES,
         },
         "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,13 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import Block, DenseBlock
+from pmflib.blocks import Block, DenseBlock, SparseBlock
+
+PLAIN = bool(os.environ.get("PMFLIB_PLAIN_KERNELS"))
+"""Whether to do without LLVM vectors: several times slower, the same bits; for a numba that cannot make them."""
 
 ListArray: TypeAlias = npt.NDArray[np.int32]
 
-TABLE_BYTES = 1 << 20
-"""Size of a table, bytes, at which a table row costs about twice as much as one in the nearest cache."""
-MAX_TABLE_BYTES = 2 << 20
+TABLE_BYTES = 1 << 19
+"""Size of a table, bytes, from which a table row costs twice as much as one in the nearest cache; long rows, which the
+machine fetches ahead, less."""
+MAX_TABLE_BYTES = 3 << 19
 """Size of the largest table of combined levels, bytes; there is another one for masses."""
 ENTRY_COST = 3.0
 """Making an entry of the tables and taking it apart, once per block, in table rows multiplied and added to."""
@@ -57,24 +62,26 @@ class Entries:
     levels: ListArray
 
 
-def choose_layout(n_rows: int, n_observed: int, offsets: IntArray, padded: int) -> Layout:
+@lru_cache(maxsize=256)
+def choose_layout(n_rows: int, n_observed: int, sizes: tuple[int, ...], padded: int) -> Layout:
     """Choose how many variables to combine.
 
     The cost of a layout is the number of table rows multiplied and added to, over all samples, dearer as the table
     outgrows the caches, and ``ENTRY_COST`` for each entry.
     """
-    sizes = np.diff(offsets)
-    complete = n_observed == n_rows * sizes.size
+    n_variables, complete = len(sizes), n_observed == n_rows * len(sizes)
+    radices = np.array(sizes) + (not complete)
 
     def cost(n_listed: float, n_entries: float) -> float:
-        return n_listed * (1 + n_entries * padded * 8 / TABLE_BYTES) + ENTRY_COST * n_entries
+        distance = n_entries * padded * 8 / TABLE_BYTES * min(1.0, 64 / padded)
+        return n_listed * (1 + distance) + ENTRY_COST * n_entries
 
-    best, least = Layout(0, False), cost(n_observed, float(offsets[-1]))
+    best, least = Layout(0, False), cost(n_observed, sum(sizes))
     for group in range(1, MAX_GROUP + 1):
-        n_entries = _count_entries(sizes + (not complete), group)
+        n_entries = _count_entries(radices, group)
         if group > 1 and n_entries * padded * 8 > MAX_TABLE_BYTES:
             break
-        found = cost(n_rows * -(-sizes.size // group), n_entries)
+        found = cost(n_rows * -(-n_variables // group), n_entries)
         if found < least:
             best, least = Layout(group, complete), found
     return best
@@ -118,10 +125,11 @@ class RowTables:
         from pmflib.kernels.em_tables import fill_tables
 
         n_vectors, n_panels = choose_panels(log_prior.size)
-        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels)
+        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels, plain=PLAIN)
         self.padded = WIDTH * n_vectors * n_panels
-        self.layout = choose_layout(block.n_rows, block.n_observed, offsets, self.padded)
-        numbering = _number_entries(tuple(np.diff(offsets).tolist()), self.layout)
+        sizes = tuple(np.diff(offsets).tolist())
+        self.layout = choose_layout(block.n_rows, block.n_observed, sizes, self.padded)
+        numbering = _number_entries(sizes, self.layout)
         n_entries = len(numbering.levels)
         self.log_scale = float(log_prior.max())
         log_maxima = log_factors.max(axis=1)
@@ -140,18 +148,24 @@ class RowTables:
         self.model = (table, prior, numbering.levels, scaled_prior, scaled)
         self.n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)))
         self.products = allocate(self.n_batch * self.padded)
-        self._n_rows = block.n_rows
-        self._lists = _choose_lists(block, offsets, self.layout, numbering)
+        self._block, self._offsets, self._numbering = block, offsets, numbering
 
     def iterate_lists(self) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:
         """Samples as lists of table rows, a chunk at a time; the arrays are overwritten by the next chunk."""
-        list_rows, source, keys, longest = self._lists
-        n_chunk = max(1, min(self._n_rows, CHUNK_ENTRIES // max(longest, 1)))
+        block = self._block
+        if not self.layout.group and isinstance(block, SparseBlock):
+            # the levels held are what the block is made of
+            yield slice(0, block.n_rows), (block.indices, block.indptr[:-1], block.indptr[1:])
+            return
+        list_rows, source, keys, longest = _choose_lists(
+            block, self._offsets, self.layout, self._numbering
+        )
+        n_chunk = max(1, min(block.n_rows, CHUNK_ENTRIES // max(longest, 1)))
         # one place beyond, which dense lists write and do not keep
         entries = np.empty(n_chunk * longest + 1, np.int32)
         starts, stops = np.empty(n_chunk, np.int64), np.empty(n_chunk, np.int64)
-        for first in range(0, self._n_rows, n_chunk):
-            n_rows = min(n_chunk, self._n_rows - first)
+        for first in range(0, block.n_rows, n_chunk):
+            n_rows = min(n_chunk, block.n_rows - first)
             list_rows(source, keys, first, n_rows, entries, starts, stops)
             yield slice(first, first + n_rows), (entries, starts[:n_rows], stops[:n_rows])
 
@@ -180,12 +194,9 @@ def _choose_lists(
     if isinstance(block, DenseBlock):
         if not layout.group:
             return em_lists.list_dense_held, (block.codes,), (offsets,), offsets.size - 1
-        keys = (bases, steps, layout.complete)
-        return em_lists.make_dense_combined(layout.group), (block.codes,), keys, bases.size
+        how = em_lists.make_dense_combined(layout.group)
+        return how, (block.codes,), (bases, steps, layout.complete), bases.size
     source = (block.indptr, block.indices)
-    if not layout.group:
-        longest = int(np.diff(block.indptr).max(initial=0))
-        return em_lists.list_sparse_held, source, (), longest
     sizes = np.diff(offsets)
     variables = np.repeat(np.arange(sizes.size), sizes)
     gap = int(not layout.complete)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
-from pmflib.kernels.lanes import make_lanes
+from pmflib.kernels.lanes import make_lanes, make_plain_lanes
 
 OUTER = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
@@ -30,29 +31,31 @@ LOG_2 = math.log(2.0)
 
 
 @njit(**INNER)
-def _rescale(values, start, stop):  # type: ignore[no-untyped-def]
+def _rescale(values, start, bounded):  # type: ignore[no-untyped-def]
     """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
 
-    A product at or below the threshold becomes minus an upper bound of itself, and stays negative.
+    A product at or below the threshold becomes an upper bound of itself, is marked as bounded, and stays so.
     """
     peak = 0.0
-    for f in range(start, stop):
-        peak = max(peak, values[f])
-    exponent = math.frexp(peak)[1] if peak > 0 else 0
+    for f in range(bounded.size):
+        peak = max(peak, values[start + f])
+    exponent = math.frexp(peak)[1]
     scale = math.ldexp(1.0, -exponent)
-    for f in range(start, stop):
-        value = values[f] * scale
-        values[f] = value if values[f] > THRESHOLD else -max(abs(value), THRESHOLD)
+    for f in range(bounded.size):
+        bounded[f] |= values[start + f] <= THRESHOLD
+        values[start + f] = max(values[start + f] * scale, THRESHOLD)
     return exponent
 
 
 @njit(**INNER)
-def _find_lost(values, start, stop):  # type: ignore[no-untyped-def]
-    """Upper bound of the products that are known only by a bound."""
-    lowest = -THRESHOLD
-    for f in range(start, stop):
-        lowest = min(lowest, values[f])
-    return -lowest
+def _drop_bounded(values, start, bounded):  # type: ignore[no-untyped-def]
+    """Set products that are known only by a bound to 0; returns the largest bound."""
+    lost = THRESHOLD
+    for f in range(bounded.size):
+        if bounded[f]:
+            lost = max(lost, values[start + f])
+            values[start + f] = 0.0
+    return lost
 
 
 @njit(**INNER)
@@ -94,7 +97,7 @@ class RowKernels(NamedTuple):
 
 
 @lru_cache
-def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def]
+def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignore[no-untyped-def]
     """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
 
     Parameters
@@ -103,8 +106,10 @@ def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def
         As for `make_lanes`.
     n_panels
         Panels in a table row.
+    plain
+        Whether to do without LLVM vectors.
     """
-    multiply, settle, spread = make_lanes(width, n_vectors)
+    multiply, settle, spread = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
     panel = width * n_vectors
     padded = panel * n_panels
 
@@ -113,12 +118,12 @@ def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def
         """As `multiply_row`, by segments: long ones if the row is, short ones if all products vanish."""
         segment = LONG if stop - start > LONG else SHORT
         while True:
-            exponent, last = 0, start
+            exponent, last, bounded = 0, start, np.zeros(padded, np.bool_)
             for f in range(padded):
                 products[at + f] = prior[f]
             while last < stop:
                 if last > start:
-                    exponent += _rescale(products, at, at + padded)
+                    exponent += _rescale(products, at, bounded)
                 first, last = last, min(last + segment, stop)
                 for column in range(0, padded, panel):
                     place = at + column
@@ -134,7 +139,7 @@ def make_row_kernels(width, n_vectors, n_panels):  # type: ignore[no-untyped-def
                         products,
                         place,
                     )
-            lost = _find_lost(products, at, at + padded)
+            lost = _drop_bounded(products, at, bounded)
             total = 0.0
             for column in range(0, padded, panel):
                 total += settle(products, at + column, THRESHOLD)

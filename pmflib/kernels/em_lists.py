@@ -79,14 +79,3 @@ def list_dense_held(source, keys, first, n_rows, entries, starts, stops):  # typ
             entries[at] = offsets[v] + code
             at += code >= 0
         stops[s] = at
-
-
-@njit(nogil=True)
-def list_sparse_held(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
-    """List the levels that sparse samples hold."""
-    indptr, indices = source
-    origin = indptr[first]
-    for s in range(n_rows):
-        starts[s], stops[s] = indptr[first + s] - origin, indptr[first + s + 1] - origin
-    for i in range(indptr[first + n_rows] - origin):
-        entries[i] = indices[origin + i]

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 _INDEX = ir.IntType(64)
@@ -106,7 +107,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
             context.make_array(signature.args[p])(context, builder, args[p]).data for p in places
         ]
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def multiply(_, table, rows, start, stop, stride, column, source, source_at, target, target_at):  # type: ignore[no-untyped-def]
         size = types.intp
         signature = types.void(table, rows, size, size, size, size, source, size, target, size)
@@ -136,7 +137,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
 
         return signature, generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def settle(_, values, offset, threshold):  # type: ignore[no-untyped-def]
         signature = types.float64(values, types.intp, types.float64)
 
@@ -164,7 +165,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
 
         return signature, generate
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def spread(_, table, rows, start, stop, stride, column, source, source_at, scale, total):  # type: ignore[no-untyped-def]
         size = types.intp
         signature = types.void(
@@ -194,5 +195,54 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
             return context.get_dummy_value()
 
         return signature, generate
+
+    return Lanes(multiply, settle, spread)
+
+
+@lru_cache
+def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
+    """Do as `make_lanes` in plain loops: slower, to the same bits."""
+    panel = width * n_vectors
+
+    @njit(nogil=True)
+    def multiply(table, rows, start, stop, stride, column, source, source_at, target, target_at):  # type: ignore[no-untyped-def]
+        for f in range(panel):
+            product = source[source_at + f]
+            for i in range(start, stop):
+                product *= table[rows[i] * stride + column + f]
+                if (i - start) % 2 == 1 and not product > LEAST:
+                    product = LEAST
+            target[target_at + f] = product
+
+    @njit(nogil=True)
+    def settle(values, offset, threshold):  # type: ignore[no-untyped-def]
+        sums = np.empty((n_vectors, width))
+        for f in range(panel):
+            if not values[offset + f] > threshold:
+                values[offset + f] = 0.0
+            sums[f // width, f % width] = values[offset + f]
+        n = n_vectors
+        while n > 1:
+            # neighbours in pairs, one left over at the end
+            for v in range(n // 2):
+                for k in range(width):
+                    sums[v, k] = sums[2 * v, k] + sums[2 * v + 1, k]
+            if n % 2:
+                sums[n // 2] = sums[n - 1]
+            n = n // 2 + n % 2
+        n = width
+        while n > 1:
+            n //= 2
+            for k in range(n):
+                sums[0, k] += sums[0, k + n]
+        return sums[0, 0]
+
+    @njit(nogil=True)
+    def spread(table, rows, start, stop, stride, column, source, source_at, scale, total):  # type: ignore[no-untyped-def]
+        for f in range(panel):
+            added = source[source_at + f] * scale
+            for i in range(start, stop):
+                table[rows[i] * stride + column + f] += added
+            total[column + f] += added
 
     return Lanes(multiply, settle, spread)
