@@ -67,7 +67,7 @@ SETTINGS = [
     Setting("S=2e6 N=15 I=10 p=1", 2_000_000, 15, 10, 1.0, {"float32 SYRK": 15, "numpy bincount": 18}),
     Setting(
         "S=1e6 N=30 I=5 p=0.1, indices given", 1_000_000, 30, 5, 0.1, {"scipy.sparse, given": 20},
-        sparse=True,
+        sparse=True, scale=1,
     ),
     Setting(
         "S=1e5 N=500 I=5 p=0.05, indices given", 100_000, 500, 5, 0.05, {"scipy.sparse, given": 8},

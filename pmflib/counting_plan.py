@@ -30,7 +30,7 @@ SAMPLED_ROWS = 256
 """Rows looked at to see how much is observed."""
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
-COMPILE_NS: dict[Method, float] = {"planes": 1.2e9, "tiles": 0.7e9}
+COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
 """What the first call of a process costs, over that of the scatter, nanoseconds."""
 PLAIN_VARIABLE = "PMFLIB_PLAIN_KERNELS"
 """Environment variable: any text in it keeps counting to plain numba."""
@@ -155,12 +155,12 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
     _saved[best] = _saved.get(best, 0.0) + costs["scatter"] - costs[best]
     if _saved[best] < COMPILE_NS[best]:
         return "scatter"
-    return best if isinstance(block, SparseBlock) or vector_code_works() else "scatter"
+    return best if isinstance(block, SparseBlock) or vector_code_works(best) else "scatter"
 
 
 @cache
-def vector_code_works() -> bool:
-    """Whether vector code may be used, and compiles under the numba that is installed, and counts right.
+def vector_code_works(method: Method) -> bool:
+    """Whether the vector code of a method may be used, and compiles under the numba installed, and is right.
 
     Warns
     -----
@@ -169,12 +169,21 @@ def vector_code_works() -> bool:
     """
     if os.environ.get(PLAIN_VARIABLE):
         return False
-    table = np.zeros((4, 4), np.int64)
+    codes, offsets = np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4])
     try:
-        from pmflib.kernels.planes import add_planes
+        if method == "planes":
+            from pmflib.kernels.planes import add_planes
 
-        add_planes(np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4]), table)
-        works = table.tolist() == [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+            table = np.zeros((4, 4), np.int64)
+            add_planes(codes, offsets, table)
+            works = table.tolist() == [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+        else:
+            from pmflib.kernels.held import find_held
+
+            works = [part.tolist() for part in find_held(codes, offsets)] == [
+                [0, 2, 3, 5],
+                [0, 3, 1, 0, 2],
+            ]
     except Exception as error:
         # numba and llvmlite promise no kind of exception for code that they no longer understand
         reason = f"{type(error).__name__}: {error}"

@@ -134,14 +134,16 @@ def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyP
 def test_add_block__vector_code_that_fails(
     monkeypatch: pytest.MonkeyPatch, n_variables: int, share: float, broken: str
 ) -> None:
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object) -> list[IntArray]:
         if broken == "failing":
             raise RuntimeError("LLVM IR parsing error")
+        return [np.zeros(4, np.int64), np.zeros(5, np.int64)]
 
-    if broken == "missing":
-        monkeypatch.setitem(sys.modules, "pmflib.kernels.planes", None)
-    else:
-        monkeypatch.setattr("pmflib.kernels.planes.add_planes", fail)
+    for module, function in (("planes", "add_planes"), ("held", "find_held")):
+        if broken == "missing":
+            monkeypatch.setitem(sys.modules, f"pmflib.kernels.{module}", None)
+        else:
+            monkeypatch.setattr(f"pmflib.kernels.{module}.{function}", fail)
     block, offsets = make_block(9000, n_variables, share)
     table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
     reason = {

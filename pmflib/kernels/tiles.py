@@ -17,7 +17,7 @@ TILE_ROWS = 65_535
 """Rows in a pass: the most that a 16-bit count holds."""
 TILE_LEVELS = 1024
 """Levels on a side of a tile: 2 MiB."""
-PASSED_LENGTH = 4
+PASSED_LENGTH = 6
 """Rows up to this length are passed over once for each pair of places."""
 SHORT_ROW = 8
 """Mean number of level indices in a row below which sorting pays."""
