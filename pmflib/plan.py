@@ -98,9 +98,13 @@ def plan_counting(n_levels: int, n_threads: int) -> MemoryPlan:
     return MemoryPlan(
         "counting pairs",
         {
-            f"count tables of {n_levels} x {n_levels} levels, one per thread": n_threads * table,
+            # a kernel adds int32 sums, half a table, up beside its table
+            f"count tables of {n_levels} x {n_levels} levels, one per thread": n_threads
+            * table
+            * 3
+            // 2,
             f"count tables waiting to be merged, {FAN_IN} at a time": (FAN_IN + 2) * table,
-            "sample blocks": n_threads * 4 * BLOCK_BYTES,
+            "sample blocks, bit planes and tiles": n_threads * (6 * BLOCK_BYTES + 2048 * n_levels),
         },
         "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
     )
