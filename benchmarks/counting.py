@@ -96,6 +96,7 @@ class Result:
     ratios: dict[str, float] = field(default_factory=dict)
     targets: dict[str, float] = field(default_factory=dict)
     extrapolated: list[str] = field(default_factory=list)
+    gated: bool = True
 
 
 def measure(run: Callable[[], object]) -> float:
