@@ -25,7 +25,7 @@ def survey(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def large_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough for stages that last long enough to be hit."""
     folder = tmp_path_factory.mktemp("large")
-    write_log(folder, n_users=7000, per_user=45, n_movies=150)
+    write_log(folder, n_users=6000, per_user=50, n_movies=300)
     return folder
 
 

@@ -221,20 +221,26 @@ def list_kinds(store: Path) -> dict[str, dict[str, int]]:
 def list_fold_files(store: Path) -> dict[str, int]:
     """Checkpoints of counting: time of writing by name."""
     found = {}
-    for path in (store / "work").glob("*/fold-*.npz"):
-        try:
-            found[path.name] = path.stat().st_mtime_ns
-        except FileNotFoundError:
-            continue
+    for path in _list_work(store):
+        if path.match("fold-*.npz"):
+            try:
+                found[path.name] = path.stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
     return found
 
 
 def count_passes(store: Path) -> int:
     """EM passes in the checkpoint of a run under way; 0 without one."""
-    for path in (store / "work").glob("*/state.npz"):
-        if (state := load_state(path)) is not None:
+    for path in _list_work(store):
+        if path.name == "state.npz" and (state := load_state(path)) is not None:
             return state.n_passes
     return 0
+
+
+def _list_work(store: Path) -> list[Path]:
+    # unlike a glob, a walk passes over folders that vanish before it
+    return [Path(folder) / name for folder, _, names in os.walk(store / "work") for name in names]
 
 
 @contextmanager

@@ -32,7 +32,7 @@ Undisturbed = tuple[Path, dict[str, str]]
 
 MOMENTS: dict[str, Callable[[Path], Any]] = {
     "ingest": lambda store: 2 <= len(list_kinds(store).get("spill", ())) <= 7,
-    "count": lambda store: 3 <= len(list_fold_files(store)) <= 13,
+    "count": lambda store: 1 <= len(list_fold_files(store)) <= 14,
     "refine": lambda store: 3 <= count_passes(store) <= MAX_PASSES - 8,
 }
 NEXT = {"ingest": "dataset", "count": "counts", "refine": "model"}
@@ -83,8 +83,8 @@ def test_run__killed_and_run_again(
 
     with running_pmf(path) as process, watching(look) as seen:
         finish(process)
-        left = find_left(process, tmp_path)
-    assert left == []
+        # multiprocessing's own tracker ends a moment after its parent
+        wait_until(lambda: not find_left(process, tmp_path))
     assert read_digests(path) == undisturbed[1]
     check_store(store)
     after = list_kinds(store)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +17,6 @@ from fault_runs import (
     count_passes,
     finish,
     frozen,
-    list_fold_files,
     list_kinds,
     read_digests,
     run_stages,
@@ -29,6 +27,7 @@ from fault_runs import (
 
 from pmflib.config import ClusterConfig
 from pmflib.parallel import open_client, start_workers
+from tasks.stage import Progress, listen
 
 pytestmark = pytest.mark.slow
 
@@ -82,26 +81,46 @@ def _kill_one(address: str, task: str, is_under_way: Callable[[], bool]) -> Iter
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("task", ["count_group", "run_e_step"])
-def test_stages__worker_killed(
-    workers: int,
-    task: str,
-    ingested: Path,
-    undisturbed: Undisturbed,
-) -> None:
+def test_refine__worker_killed(workers: int, ingested: Path, undisturbed: Undisturbed) -> None:
     store = ingested.parent / "store"
-    moments: dict[str, Callable[[], Any]] = {
-        "count_group": lambda: 1 <= len(list_fold_files(store)) <= 12,
-        "run_e_step": lambda: 2 <= count_passes(store) <= MAX_PASSES - 5,
-    }
     cluster = ClusterConfig(workers=workers, processes=True)
     with (
         start_workers(cluster) as address,
-        _kill_one(address, task, moments[task]) as killed,
+        _kill_one(
+            address, "run_e_step", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
+        ) as killed,
     ):
         assert run_stages(ingested, address) == undisturbed[1]
     assert len(killed) == 1
     assert not psutil.pid_exists(killed[0])
+    check_store(store)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_count__worker_killed(workers: int, ingested: Path, undisturbed: Undisturbed) -> None:
+    store = ingested.parent / "store"
+    lost: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        # the stage waits for this function: folds are counted, and others are on workers or to be counted
+        if progress.stage == "count" and progress.done == 3:
+            with open_client(address) as client:
+                held = {
+                    worker: [key for key in keys if "merge_tables" in key or "count_group" in key]
+                    for worker, keys in client.has_what().items()
+                }
+                held = {w: [*held[w], *keys] for w, keys in client.processing().items()}
+                victim = max(held, key=lambda worker: len(held[worker]))
+                pid = client.run(os.getpid, workers=[victim])[victim]
+                os.kill(pid, signal.SIGKILL)
+                lost.append(len(held[victim]))
+            assert "counts" not in list_kinds(store)
+
+    cluster = ClusterConfig(workers=workers, processes=True)
+    with start_workers(cluster) as address, listen(kill):
+        assert run_stages(ingested, address) == undisturbed[1]
+    assert len(lost) == 1
+    assert lost[0] > 0
     check_store(store)
 
 
