@@ -147,7 +147,7 @@ class RowTables:
         )
         self.model = (table, prior, numbering.levels, scaled_prior, scaled)
         self.n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)))
-        self.products = allocate(self.n_batch * self.padded)
+        self.products = allocate((self.n_batch + 1) * self.padded)
         self._block, self._offsets, self._numbering = block, offsets, numbering
 
     def iterate_lists(self) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:
