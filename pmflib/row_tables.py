@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,7 +56,17 @@ class Layout:
 
 @dataclass(frozen=True)
 class Entries:
-    """Numbering of the combinations of levels; arrays as in `pmflib.kernels.em_tables.fill_levels`."""
+    """Numbering of the combinations of levels of neighbouring variables.
+
+    Parameters
+    ----------
+    bases
+        int32 of shape (n_lists,): entry of a list where every code is 0.
+    steps
+        int32 of shape (n_variables,): entries between two codes of a variable.
+    levels
+        int32 of shape (n_entries, group): levels that an entry stands for, -1 where none.
+    """
 
     bases: ListArray
     steps: ListArray
@@ -94,15 +105,24 @@ def _count_entries(radices: IntArray, group: int) -> float:
 
 @lru_cache(maxsize=64)
 def _number_entries(sizes: tuple[int, ...], layout: Layout) -> Entries:
-    from pmflib.kernels.em_tables import fill_levels
-
     group, gap = max(layout.group, 1), int(layout.group > 0 and not layout.complete)
-    radices = np.array(sizes, np.int64)
-    bases = np.empty(-(-radices.size // group), np.int32)
-    steps = np.empty(radices.size, np.int32)
-    levels = np.full((int(_count_entries(radices + gap, group)), group), -1, np.int32)
-    fill_levels(radices, gap, group, bases, steps, levels)
-    return Entries(bases, steps, levels)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    bases, steps, levels = [], [], []
+    start = 0
+    for first in range(0, len(sizes), group):
+        radices = [size + gap for size in sizes[first : first + group]]
+        codes = np.indices(radices).reshape(len(radices), -1).T - gap
+        held = np.full((len(codes), group), -1)
+        held[:, : len(radices)] = np.where(
+            codes < 0, -1, codes + offsets[first : first + len(radices)]
+        )
+        spans = [math.prod(radices[k + 1 :]) for k in range(len(radices))]
+        bases.append(start + gap * sum(spans))
+        steps.extend(spans)
+        levels.append(held)
+        start += len(codes)
+    numbers = (np.array(bases), np.array(steps), np.concatenate(levels))
+    return Entries(*(array.astype(np.int32) for array in numbers))
 
 
 class RowTables:
