@@ -30,8 +30,8 @@ from numba import njit
 import pmflib as pmf
 from pmflib import counting_plan
 from pmflib.blocks import Block, DenseBlock
+from pmflib.counting import add_blocks
 from pmflib.counting_plan import choose_method, measure_work
-from pmflib.counts import add_blocks
 from pmflib.kernels.vectors import TILE, count_tile
 from pmflib.store.samples import choose_block_rows
 

@@ -17,7 +17,8 @@ import numpy as np
 import scipy.linalg.blas
 import scipy.sparse
 
-CHUNK_ROWS = 16_384
+CHUNK_ROWS = 4096
+"""Rows of a dense one-hot matrix: the fastest of 1,024 to 16,384."""
 
 Run = Callable[[], np.ndarray | None]
 """One count; the symmetric table where all pairs are counted, else None."""
@@ -72,9 +73,10 @@ def build_syrk(codes: np.ndarray, cardinalities: np.ndarray, n_pairs: int) -> Ru
     def run() -> np.ndarray:
         total = np.zeros((n_levels, n_levels), np.int64)
         hot = np.zeros((CHUNK_ROWS, n_levels), np.float32)
+        base = (np.arange(CHUNK_ROWS) * n_levels)[:, None] + offsets[:-1]
         for start in range(0, len(codes), CHUNK_ROWS):
             chunk = codes[start : start + CHUNK_ROWS]
-            places = (np.arange(len(chunk)) * n_levels)[:, None] + offsets[:-1] + chunk
+            places = base[: len(chunk)] + chunk
             held = places.ravel() if chunk.min() >= 0 else places[chunk >= 0]
             hot.ravel()[held] = 1
             # rows of ones are columns to a library of Fortran's order
@@ -161,7 +163,7 @@ def build_polars(codes: np.ndarray, cardinalities: np.ndarray, n_pairs: int) -> 
 
     def run() -> None:
         for j, k in some_pairs(codes.shape[1], n_pairs):
-            frame.group_by({f"v{j}": 0, f"v{k}": 0}.keys()).len()
+            frame.group_by([f"v{j}"] if j == k else [f"v{j}", f"v{k}"]).len()
 
     return run
 

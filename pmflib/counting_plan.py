@@ -26,7 +26,7 @@ Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
 TILE_ROWS = 65_535
 """Rows that the tiles count between two visits to the table."""
-SAMPLED_ROWS = 512
+SAMPLED_ROWS = 256
 """Rows looked at to see how much is observed."""
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
@@ -68,16 +68,17 @@ class CountingWork:
 
 
 def measure_work(block: Block, offsets: IntArray) -> CountingWork:
-    """Look at a block: at every row's length where it is sparse, at evenly spaced rows where it is dense."""
+    """Look at evenly spaced rows of a block."""
     n_levels, n_variables = int(offsets[-1]), offsets.size - 1
     n_planes = None
+    step = max(1, block.n_rows // SAMPLED_ROWS)
     if isinstance(block, DenseBlock):
-        observed = block.codes[:: max(1, block.n_rows // SAMPLED_ROWS)] >= 0
+        observed = block.codes[::step] >= 0
         held = np.count_nonzero(observed, axis=1)
         if block.codes.dtype in (np.int8, np.int16):
             n_planes = n_levels - int(observed.all(axis=0).sum())
     else:
-        held = np.diff(block.indptr)
+        held = block.indptr[1::step] - block.indptr[:-1:step]
     n_held, n_squared = (float(held.mean()), float((held * held).mean())) if held.size else (0, 0)
     return CountingWork(
         n_rows=block.n_rows,
@@ -90,16 +91,28 @@ def measure_work(block: Block, offsets: IntArray) -> CountingWork:
     )
 
 
-def estimate_costs(work: CountingWork) -> dict[Method, float]:
+def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, float]:
     """Nanoseconds that each method would take, once compiled.
 
+    Parameters
+    ----------
+    work
+        What there is to count.
+    sweeps
+        Visits of the whole table that are on the account of this block, for tiles.
+
+    Returns
+    -------
+    Of the methods that can count it.
+
+    Notes
+    -----
     The constants were fitted to one core of a processor with AVX-512; elsewhere planes are two to four times
     slower, which moves the border to the scatters but seldom the choice.
     """
     table = float(work.n_levels) ** 2
     visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
-    # blocks of a group share visits to the table
-    sweep = 2 * table * min(1.0, 2 * work.n_rows / TILE_ROWS)
+    sweep = 2 * table * sweeps
     look = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
     costs: dict[Method, float] = {"scatter": work.n_rows * (look + visit * work.n_pairs)}
     n_groups = 1 + work.n_levels // 1024
@@ -132,7 +145,9 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
     -------
     A method that can count this block.
     """
-    costs = estimate_costs(measure_work(block, offsets))
+    work = measure_work(block, offsets)
+    # blocks of a group share visits to the table
+    costs = estimate_costs(work, sweeps=min(1.0, 2 * block.n_rows / TILE_ROWS))
     best = min(costs, key=costs.__getitem__)
     if best == "scatter":
         return best

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
-from pmflib.counting_plan import TILE_ROWS, Method, choose_method
+from pmflib.blocks import DenseBlock
+from pmflib.counting import add_block
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -27,8 +27,6 @@ from pmflib.store.arrays import (
 
 DEFAULT_FOLDS = 16
 KIND = "pair counts"
-JOINED_BYTES = 8 << 20
-"""Level indices that wait at most, bytes: two blocks' worth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,88 +278,6 @@ def sum_by_pair(table: IntArray, offsets: IntArray) -> IntArray:
     by_row = np.add.reduceat(table, offsets[:-1], axis=0)
     total: IntArray = np.add.reduceat(by_row, offsets[:-1], axis=1)
     return total
-
-
-def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a block to a table, in place.
-
-    Parameters
-    ----------
-    block
-        Valid samples.
-    offsets
-        int64 of shape (n_variables + 1,).
-    table
-        int64 of shape (n_levels, n_levels); its upper triangle grows.
-
-    Notes
-    -----
-    The kernel is chosen by `pmflib.counting_plan`. Memory beyond the block: at most 2 KiB a level and half a table.
-    """
-    add_blocks([block], offsets, table)
-
-
-def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of several blocks to a table, in place: the same as one by one, faster where the table is wide.
-
-    Parameters
-    ----------
-    blocks
-        Valid samples; taken one at a time.
-    offsets, table
-        As for `add_block`.
-
-    Notes
-    -----
-    Level indices of several blocks, at most ``JOINED_BYTES`` of them, wait for one visit to the table.
-    """
-    waiting: list[SparseBlock] = []
-    for block in blocks:
-        method = choose_method(block, offsets)
-        if method != "tiles":
-            _add_alone(block, method, offsets, table)
-            continue
-        sparse = _to_sparse(block, offsets)
-        n_rows = sum(part.n_rows for part in waiting) + sparse.n_rows
-        n_bytes = sum(part.nbytes for part in waiting) + sparse.nbytes
-        if waiting and (n_rows > TILE_ROWS or n_bytes > JOINED_BYTES):
-            _add_waiting(waiting, offsets, table)
-            waiting = []
-        waiting.append(sparse)
-    if waiting:
-        _add_waiting(waiting, offsets, table)
-
-
-def _to_sparse(block: Block, offsets: IntArray) -> SparseBlock:
-    if isinstance(block, SparseBlock):
-        return block
-    from pmflib.kernels.held import find_held
-
-    return SparseBlock(*find_held(np.ascontiguousarray(block.codes), offsets))
-
-
-def _add_waiting(waiting: list[SparseBlock], offsets: IntArray, table: IntArray) -> None:
-    from pmflib.kernels.tiles import add_tiles
-
-    joined = concatenate_blocks(waiting, offsets) if len(waiting) > 1 else waiting[0]
-    joined = joined.to_sparse(offsets)
-    add_tiles(joined.indptr, joined.indices, offsets, table)
-
-
-def _add_alone(block: Block, method: Method, offsets: IntArray, table: IntArray) -> None:
-    # numba loads on first use
-    if isinstance(block, SparseBlock):
-        from pmflib.kernels.pairs import add_sparse
-
-        add_sparse(block.indptr, block.indices, table)
-    elif method == "planes":
-        from pmflib.kernels.planes import add_planes
-
-        add_planes(block.codes, offsets, table)
-    else:
-        from pmflib.kernels.pairs import add_dense
-
-        add_dense(block.codes, offsets, table)
 
 
 def count_pairs(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
-from pmflib.counts import add_blocks
+from pmflib.counting import add_blocks
 from pmflib.duplicates import merge_duplicates
 from pmflib.em import EMStatistics, em_statistics, take_logs
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden

@@ -8,6 +8,7 @@ import pytest
 from pmflib import counting_plan
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
+from pmflib.counting import add_block, add_blocks
 from pmflib.counting_plan import (
     COMPILE_NS,
     CountingWork,
@@ -16,7 +17,6 @@ from pmflib.counting_plan import (
     measure_work,
     vector_code_works,
 )
-from pmflib.counts import add_block
 from pmflib.kernels.pairs import add_dense
 
 
@@ -72,12 +72,41 @@ def test_choose_method__dense(n_variables: int, share: float, method: str) -> No
 
 
 @pytest.mark.usefixtures("no_compile_time")
-@pytest.mark.parametrize(
-    ("n_rows", "n_variables", "method"), [(20_000, 500, "tiles"), (20, 500, "scatter")]
-)
-def test_choose_method__sparse(n_rows: int, n_variables: int, method: str) -> None:
-    block, offsets = make_block(n_rows, n_variables, 0.05)
-    assert choose_method(block.to_sparse(offsets), offsets) == method
+def test_choose_method__sparse() -> None:
+    block, offsets = make_block(20_000, 500, 0.05)
+    assert choose_method(block.to_sparse(offsets), offsets) == "tiles"
+
+
+@pytest.mark.usefixtures("no_compile_time")
+def test_add_blocks__few_rows_never_sweep_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, offsets = make_block(200, 500, 0.05)
+    monkeypatch.setattr("pmflib.kernels.tiles.add_tiles", None)
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    add_blocks(
+        [block.to_sparse(offsets).take(np.arange(k, k + 20)) for k in (0, 20)], offsets, table
+    )
+    add_dense(block.codes[:40], offsets, expected)
+    np.testing.assert_array_equal(table, expected)
+
+
+@pytest.mark.usefixtures("no_compile_time")
+@pytest.mark.parametrize("joined_bytes", [1, 1 << 30])
+def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes: int) -> None:
+    monkeypatch.setattr("pmflib.counting.JOINED_BYTES", joined_bytes)
+    full, offsets = make_block(4000, 60, 1.0)
+    thin, _ = make_block(6000, 60, 0.05)
+    blocks = [
+        full,
+        thin,
+        thin.to_sparse(offsets),
+        DenseBlock(full.codes[:1000]),
+        full.take(np.arange(7)),
+    ]
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    add_blocks(iter(blocks), offsets, table)
+    for block in blocks:
+        add_dense(block.to_codes(offsets), offsets, expected)
+    np.testing.assert_array_equal(table, expected)
 
 
 def test_choose_method__no_rows() -> None:

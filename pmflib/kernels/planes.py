@@ -6,7 +6,6 @@ observed is all ones and costs nothing: (I - 1)^2 products for a pair of complet
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from pmflib.arrays import IntArray
@@ -121,70 +120,91 @@ def choose_chunk_rows(n_levels: int) -> int:
     return CHUNK_ROWS * max(1, min(4, CACHED_PLANES // n_levels))
 
 
-def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a dense block, to the same result as `pmflib.kernels.pairs.add_dense`.
+class PlaneCounter:
+    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.pairs.add_dense`.
 
     Parameters
     ----------
-    codes
-        int8 or int16 of shape (n_rows, n_variables), -1 is missing; at least one variable.
     offsets
-        int64 of shape (n_variables + 1,).
-    table
-        int64 of shape (n_levels, n_levels); its upper triangle grows.
+        int64 of shape (n_variables + 1,); at least one variable.
 
     Notes
     -----
-    Memory: 2 KiB a level for the planes, and half as much as the table for the sums; independent of n_rows.
+    Memory: 2 KiB a level for the planes, and half as much as the table for the sums; independent of the rows.
     """
-    for start in range(0, len(codes), MAX_ROWS):
-        _add_rows(codes[start : start + MAX_ROWS], offsets, table)
+
+    def __init__(self, offsets: IntArray) -> None:
+        n_levels = int(offsets[-1])
+        self.offsets = offsets
+        self.n_rows = 0
+        self._chunk_rows = choose_chunk_rows(n_levels)
+        self._planes = np.zeros((n_levels + 1, self._chunk_rows // STRIP_ROWS), np.uint64)
+        self._owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
+        self._sums = np.zeros((n_levels + 1, n_levels + 1), np.int32)
+        self._singles = np.zeros(n_levels, np.int64)
+
+    def add(self, codes: IntArray, table: IntArray) -> None:
+        """Count a block: into the sums, which go to the table before they overflow.
+
+        Parameters
+        ----------
+        codes
+            int8 or int16 of shape (n_rows, n_variables); -1 is missing.
+        table
+            int64 of shape (n_levels, n_levels); its upper triangle grows, now or in `flush`.
+        """
+        codes = np.ascontiguousarray(codes)
+        ones = np.empty_like(self._singles)
+        for start in range(0, len(codes), self._chunk_rows):
+            n_rows = min(self._chunk_rows, len(codes) - start)
+            if self.n_rows + n_rows > MAX_ROWS:
+                self.flush(table)
+            self.n_rows += n_rows
+            n_words = self._pack(codes[start:], n_rows)
+            add_margins(self._planes, n_words, n_rows, ones, self._sums)
+            kept = np.flatnonzero((ones > 0) & (ones < n_rows))
+            filled = np.full(-(-kept.size // TILE) * TILE, ones.size)
+            filled[: kept.size] = kept
+            multiply_planes(self._planes, n_words, filled, self._owners, self._sums)
+            self._singles += ones
+
+    def _pack(self, codes: IntArray, n_rows: int) -> int:
+        """Pack the first rows of codes, the last ones from a copy if there is no room behind them; return the words."""
+        n_variables = codes.shape[1]
+        width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
+        n_padded = -(-n_rows // GROUP_ROWS) * GROUP_ROWS
+        n_safe = max(0, (codes.size - width) // n_variables + 1)
+        n_safe = min(n_rows, n_safe) // GROUP_ROWS * GROUP_ROWS
+        if n_safe:
+            pack_planes(codes.reshape(-1), n_safe, n_variables, self.offsets, self._planes, 0)
+        if n_safe < n_rows:
+            edge = np.full((n_padded - n_safe, width), -1, codes.dtype)
+            edge[: n_rows - n_safe, :n_variables] = codes[n_safe:n_rows]
+            word = n_safe // STRIP_ROWS
+            pack_planes(edge.reshape(-1), len(edge), width, self.offsets, self._planes, word)
+        return n_padded // STRIP_ROWS
+
+    def flush(self, table: IntArray) -> None:
+        """Turn counts of "observed" into counts of the last level, and add all to the table."""
+        sums, singles = self._sums[:-1, :-1], self._singles
+        firsts, lasts = self.offsets[:-1], self.offsets[1:] - 1
+        # observed - others = 2 observed - (others + observed)
+        sums[:, lasts] = 2 * sums[:, lasts] - np.add.reduceat(sums, firsts, axis=1)
+        sums[lasts] = 2 * sums[lasts] - np.add.reduceat(sums, firsts, axis=0)
+        singles[lasts] = 2 * singles[lasts] - np.add.reduceat(singles, firsts)
+        table[np.diag_indices_from(table)] += singles
+        owners = self._owners[:-1]
+        for start in range(0, len(sums), CACHED_PLANES):
+            rows = slice(start, start + CACHED_PLANES)
+            sums[rows] *= owners[rows, None] < owners  # pairs within a variable: see singles
+            table[rows] += sums[rows]
+        self.n_rows = 0
+        self._sums[...] = 0
+        singles[...] = 0
 
 
-def _add_rows(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
-    n_levels = int(offsets[-1])
-    chunk_rows = choose_chunk_rows(n_levels)
-    n_words = -(-min(chunk_rows, len(codes)) // GROUP_ROWS) * LANES
-    planes = np.zeros((n_levels + 1, n_words), np.uint64)
-    owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
-    sums = np.zeros((n_levels + 1, n_levels + 1), np.int32)
-    ones = np.empty(n_levels, np.int64)
-    singles = np.zeros(n_levels, np.int64)
-    for start in range(0, len(codes), chunk_rows):
-        chunk = np.ascontiguousarray(codes[start : start + chunk_rows])
-        n_words = _pack_chunk(chunk, offsets, planes)
-        add_margins(planes, n_words, len(chunk), ones, sums)
-        kept = np.flatnonzero((ones > 0) & (ones < len(chunk)))
-        filled = np.append(kept, np.full(-kept.size % TILE, n_levels))
-        multiply_planes(planes, n_words, filled, owners, sums)
-        singles += ones
-    _resolve(sums[:-1, :-1], singles, offsets, table)
-
-
-def _pack_chunk(chunk: IntArray, offsets: IntArray, planes: npt.NDArray[np.uint64]) -> int:
-    """Pack all rows and return the number of words; the last rows are copied where strips may be read whole."""
-    n_rows, n_variables = chunk.shape
-    width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
-    n_safe = max(0, (chunk.size - width) // n_variables + 1) // GROUP_ROWS * GROUP_ROWS
-    if n_safe:
-        pack_planes(chunk.reshape(-1), n_safe, n_variables, offsets, planes, 0)
-    if n_safe < n_rows:
-        n_edge = -(-(n_rows - n_safe) // GROUP_ROWS) * GROUP_ROWS
-        edge = np.full((n_edge, width), -1, chunk.dtype)
-        edge[: n_rows - n_safe, :n_variables] = chunk[n_safe:]
-        pack_planes(edge.reshape(-1), n_edge, width, offsets, planes, n_safe // STRIP_ROWS)
-    return int(-(-n_rows // GROUP_ROWS) * LANES)
-
-
-def _resolve(
-    sums: npt.NDArray[np.int32], singles: IntArray, offsets: IntArray, table: IntArray
-) -> None:
-    """Turn counts of "observed" into counts of the last level, and add all to the table."""
-    firsts, lasts = offsets[:-1], offsets[1:] - 1
-    # observed - others = 2 observed - (others + observed)
-    sums[:, lasts] = 2 * sums[:, lasts] - np.add.reduceat(sums, firsts, axis=1)
-    sums[lasts] = 2 * sums[lasts] - np.add.reduceat(sums, firsts, axis=0)
-    singles[lasts] = 2 * singles[lasts] - np.add.reduceat(singles, firsts)
-    table[np.diag_indices_from(table)] += singles
-    for first, stop in zip(firsts, offsets[1:], strict=True):
-        table[first:stop, stop:] += sums[first:stop, stop:]
+def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
+    """Add the pairs of one dense block to a table, int64 of shape (n_levels, n_levels): see `PlaneCounter`."""
+    counter = PlaneCounter(offsets)
+    counter.add(codes, table)
+    counter.flush(table)

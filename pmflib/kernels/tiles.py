@@ -17,6 +17,8 @@ TILE_ROWS = 65_535
 """Rows in a pass: the most that a 16-bit count holds."""
 TILE_LEVELS = 1024
 """Levels on a side of a tile: 2 MiB."""
+PASSED_LENGTH = 4
+"""Rows up to this length are passed over once for each pair of places."""
 SHORT_ROW = 8
 """Mean number of level indices in a row below which sorting pays."""
 
@@ -26,7 +28,7 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
     """Sort rows by length.
 
     indptr: int64 (n_rows + 1,). limits: int64 (longest + 2,), overwritten: rows of a length come at
-    ``limits[length]:limits[length + 1]``. starts: uint32 (n_rows,), overwritten: where each row starts.
+    ``limits[length]:limits[length + 1]``. starts: uint32 (n_rows,), overwritten: where each row starts, from the first.
     """
     # histograms of four interleaved parts: a count need not wait for the one before
     places = np.zeros(4 * limits.size, np.int64)
@@ -41,8 +43,8 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
         places[k] = total
         total += size
     for row in range(np.uint64(starts.size)):
-        start = indptr[row]
-        length = np.uint64(indptr[row + np.uint64(1)] - start)
+        start = indptr[row] - indptr[0]
+        length = np.uint64(indptr[row + np.uint64(1)] - indptr[row])
         part = np.uint64(4) * length + (row & np.uint64(3))
         starts[np.uint64(places[part])] = start
         places[part] += 1
@@ -54,13 +56,23 @@ def fill_ordered(indices, limits, starts, tile):  # type: ignore[no-untyped-def]
     flat = tile.reshape(tile.size)
     width = np.uint64(len(tile))
     for length in range(1, limits.size - 1):
-        for row in range(limits[length], limits[length + 1]):
-            begin = np.uint64(starts[np.uint64(row)])
-            stop = begin + np.uint64(length)
-            for i in range(begin, stop):
-                line = np.uint64(indices[i]) * width
-                for j in range(i, stop):
-                    flat[line + np.uint64(indices[j])] += np.uint16(1)
+        n_held = np.uint64(length)
+        first, last = np.uint64(limits[length]), np.uint64(limits[length + 1])
+        if length <= PASSED_LENGTH:
+            # one long loop for each pair of places, instead of short ones that end all the time
+            for i in range(n_held):
+                for j in range(i, n_held):
+                    for row in range(first, last):
+                        begin = np.uint64(starts[row])
+                        line = np.uint64(indices[begin + i]) * width
+                        flat[line + np.uint64(indices[begin + j])] += np.uint16(1)
+        else:
+            for row in range(first, last):
+                begin = np.uint64(starts[row])
+                for i in range(begin, begin + n_held):
+                    line = np.uint64(indices[i]) * width
+                    for j in range(i, begin + n_held):
+                        flat[line + np.uint64(indices[j])] += np.uint16(1)
 
 
 @njit(nogil=True)
@@ -68,11 +80,11 @@ def cut_rows(indptr, indices, edges, cuts):  # type: ignore[no-untyped-def]
     """Find where each group of levels begins in each row.
 
     indptr: int64 (n_rows + 1,). edges: int64 (n_groups + 1,), first levels of the groups and n_levels. cuts: uint32
-    (n_rows, n_groups + 1), overwritten; positions in indices.
+    (n_rows, n_groups + 1), overwritten; positions in indices, which begin with the first row's.
     """
     last = edges.size - 2
     for row in range(len(cuts)):
-        place, stop = indptr[row], indptr[row + 1]
+        place, stop = indptr[row] - indptr[0], indptr[row + 1] - indptr[0]
         for group in range(last):
             cuts[row, group] = place
             while place < stop and indices[place] < edges[group + 1]:
@@ -120,15 +132,16 @@ def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: Int
     n_levels = len(table)
     edges = np.linspace(0, n_levels, -(-n_levels // TILE_LEVELS) + 1).astype(np.int64)
     tile = np.empty(int(np.diff(edges).max(initial=0)) ** 2, np.uint16)
-    for start in range(0, indptr.size - 1, TILE_ROWS):
-        chunk = indptr[start : start + TILE_ROWS + 1]
+    n_rows = indptr.size - 1
+    step = max(1, -(-n_rows // max(1, -(-n_rows // TILE_ROWS))))
+    starts = np.empty(step, np.uint32)
+    for start in range(0, n_rows, step):
+        chunk = indptr[start : start + step + 1]
         inside = indices[chunk[0] : chunk[-1]]
-        chunk = chunk - chunk[0]
         if edges.size == 2 and inside.size < SHORT_ROW * (chunk.size - 1):
             square = tile.reshape(n_levels, n_levels)
             limits = np.empty(offsets.size + 1, np.int64)
-            starts = np.empty(chunk.size - 1, np.uint32)
-            order_rows(chunk, limits, starts)
+            order_rows(chunk, limits, starts[: chunk.size - 1])
             square[...] = 0
             fill_ordered(inside, limits, starts, square)
             table += square

@@ -90,7 +90,7 @@ import sys
 import numpy as np
 from pmflib import counting_plan
 from pmflib.blocks import DenseBlock
-from pmflib.counts import add_block
+from pmflib.counting import add_block
 
 counting_plan.COMPILE_NS.update(planes=0, tiles=0)
 table = np.zeros((60, 60), np.int64)
@@ -105,3 +105,18 @@ print("pmflib.kernels.planes" in sys.modules)
 def test_choose_method__plain_kernels_asked_for() -> None:
     assert run(PLAIN, PMFLIB_PLAIN_KERNELS="1").split() == ["scatter", "False"]
     assert run(PLAIN, PMFLIB_PLAIN_KERNELS="").split() == ["planes", "True"]
+
+
+SMALL = """
+import sys
+import numpy as np
+from pmflib.counts import count_pairs
+
+counts = count_pairs(np.zeros((50_000, 20), np.int8), [3] * 20)
+assert counts.to_dense()[0, 57] == 50_000
+print(sorted(name for name in sys.modules if name.startswith("pmflib.kernels.")))
+"""
+
+
+def test_count_pairs__small_job_compiles_the_plain_scatter_alone() -> None:
+    assert run(SMALL).strip() == "['pmflib.kernels.pairs']"
