@@ -27,8 +27,10 @@ MAX_TABLE_BYTES = 3 << 19
 """Size of the largest table of combined levels, bytes; there is another one for masses."""
 ENTRY_COST = 3.0
 """Making an entry of the tables and taking it apart, once per block, in table rows multiplied and added to."""
-MAX_GROUP = 8
-"""Neighbouring variables combined at most."""
+GROUPS = (1, 2, 3, 5)
+"""Numbers of neighbouring variables that are combined; each costs a process about 0.3 s of compilation once."""
+SMALL_BLOCK = 1 << 15
+"""Observed cells below which nothing is combined: the block is not worth a compilation of its own."""
 BATCH_BYTES = 24 << 10
 """Products of a batch of rows: they stay in the nearest cache."""
 MAX_BATCH = 64
@@ -88,7 +90,7 @@ def choose_layout(n_rows: int, n_observed: int, sizes: tuple[int, ...], padded: 
         return n_listed * (1 + distance) + ENTRY_COST * n_entries
 
     best, least = Layout(0, False), cost(n_observed, sum(sizes))
-    for group in range(1, MAX_GROUP + 1):
+    for group in GROUPS if n_observed >= SMALL_BLOCK else GROUPS[:1]:
         n_entries = _count_entries(radices, group)
         if group > 1 and n_entries * padded * 8 > MAX_TABLE_BYTES:
             break
