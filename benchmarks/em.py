@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,8 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
         codes, offsets, block, models = prepare_case(name)
         matrix = peers.make_matrix(codes, offsets)
         for iterate, model in models.items():
+            if short and iterate == "late":
+                continue
             makers = list_peers(name, iterate, codes, matrix, short)
             makers["numpy"] = partial(peers.time_numpy, matrix, offsets, *model)
             makers["scipy"] = partial(peers.time_scipy, matrix, offsets, *model)
@@ -182,10 +184,10 @@ def list_peers(
     _, _, size, rank, observed = CASES[name]
     n_rows = 5000 if rank < 50 else 1000
     initial = iterate == "initial"
-    makers: dict[str, Callable[[], peers.Timer]] = {}
-    if initial or not short:
-        passes = (1, 5) if initial else (15, 25)
-        makers["stepmix"] = partial(peers.time_stepmix, codes, rank, passes, n_rows)
+    passes = (1, 5) if initial else (15, 25)
+    makers: dict[str, Callable[[], peers.Timer]] = {
+        "stepmix": partial(peers.time_stepmix, codes, rank, passes, n_rows)
+    }
     if initial and observed == 1 and not short:
         makers["pomegranate"] = partial(
             peers.time_pomegranate, codes, size, rank, n_rows // (2 if rank < 50 else 5)
@@ -233,14 +235,14 @@ def draw_labels(n_labels: int, n_workers: int, size: int) -> tuple[np.ndarray, n
     return workers, codes
 
 
-def run_plants(report: Report, path: Path, repeats: int) -> None:
+def run_plants(report: Report, path: Path, repeats: int, ranks: Sequence[int]) -> None:
     """Real data: binary, complete, half of the rows are repeated."""
     with gzip.open(path) as file:
         codes = np.loadtxt(file, delimiter=",", dtype=np.int8)
     offsets = np.arange(0, 2 * codes.shape[1] + 1, 2)
     block = DenseBlock(codes)
     merged = merge_duplicates(block)
-    for rank in (50, 400):
+    for rank in ranks:
         model = go_on(merged, offsets, draw_start(offsets, rank), 30)
         makers: dict[str, Callable[[], peers.Timer]] = {
             "merged": partial(peers.timed, partial(make_pass, merged, offsets, model)),
@@ -366,7 +368,7 @@ def main() -> int:
     run_cases(report, repeats, options.short)
     run_labels(report, repeats)
     if options.plants:
-        run_plants(report, options.plants, repeats)
+        run_plants(report, options.plants, repeats, (50,) if options.short else (50, 400))
     else:
         print("plants skipped: give --plants")
     run_scoring(report, repeats)

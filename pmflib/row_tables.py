@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +27,10 @@ MAX_TABLE_BYTES = 3 << 19
 """Size of the largest table of combined levels, bytes; there is another one for masses."""
 ENTRY_COST = 3.0
 """Making an entry of the tables and taking it apart, once per block, in table rows multiplied and added to."""
-MAX_GROUP = 8
-"""Neighbouring variables combined at most."""
+GROUPS = (1, 2, 3, 5)
+"""Numbers of neighbouring variables that are combined; each costs a process about 0.3 s of compilation once."""
+SMALL_BLOCK = 1 << 15
+"""Observed cells below which nothing is combined: the block is not worth a compilation of its own."""
 BATCH_BYTES = 24 << 10
 """Products of a batch of rows: they stay in the nearest cache."""
 MAX_BATCH = 64
@@ -55,7 +58,17 @@ class Layout:
 
 @dataclass(frozen=True)
 class Entries:
-    """Numbering of the combinations of levels; arrays as in `pmflib.kernels.em_tables.fill_levels`."""
+    """Numbering of the combinations of levels of neighbouring variables.
+
+    Parameters
+    ----------
+    bases
+        int32 of shape (n_lists,): entry of a list where every code is 0.
+    steps
+        int32 of shape (n_variables,): entries between two codes of a variable.
+    levels
+        int32 of shape (n_entries, group): levels that an entry stands for, -1 where none.
+    """
 
     bases: ListArray
     steps: ListArray
@@ -77,7 +90,7 @@ def choose_layout(n_rows: int, n_observed: int, sizes: tuple[int, ...], padded: 
         return n_listed * (1 + distance) + ENTRY_COST * n_entries
 
     best, least = Layout(0, False), cost(n_observed, sum(sizes))
-    for group in range(1, MAX_GROUP + 1):
+    for group in GROUPS if n_observed >= SMALL_BLOCK else GROUPS[:1]:
         n_entries = _count_entries(radices, group)
         if group > 1 and n_entries * padded * 8 > MAX_TABLE_BYTES:
             break
@@ -94,15 +107,24 @@ def _count_entries(radices: IntArray, group: int) -> float:
 
 @lru_cache(maxsize=64)
 def _number_entries(sizes: tuple[int, ...], layout: Layout) -> Entries:
-    from pmflib.kernels.em_tables import fill_levels
-
     group, gap = max(layout.group, 1), int(layout.group > 0 and not layout.complete)
-    radices = np.array(sizes, np.int64)
-    bases = np.empty(-(-radices.size // group), np.int32)
-    steps = np.empty(radices.size, np.int32)
-    levels = np.full((int(_count_entries(radices + gap, group)), group), -1, np.int32)
-    fill_levels(radices, gap, group, bases, steps, levels)
-    return Entries(bases, steps, levels)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    bases, steps, levels = [], [], []
+    start = 0
+    for first in range(0, len(sizes), group):
+        radices = [size + gap for size in sizes[first : first + group]]
+        codes = np.indices(radices).reshape(len(radices), -1).T - gap
+        held = np.full((len(codes), group), -1)
+        held[:, : len(radices)] = np.where(
+            codes < 0, -1, codes + offsets[first : first + len(radices)]
+        )
+        spans = [math.prod(radices[k + 1 :]) for k in range(len(radices))]
+        bases.append(start + gap * sum(spans))
+        steps.extend(spans)
+        levels.append(held)
+        start += len(codes)
+    numbers = (np.array(bases), np.array(steps), np.concatenate(levels))
+    return Entries(*(array.astype(np.int32) for array in numbers))
 
 
 class RowTables:
@@ -147,7 +169,7 @@ class RowTables:
         )
         self.model = (table, prior, numbering.levels, scaled_prior, scaled)
         self.n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)))
-        self.products = allocate(self.n_batch * self.padded)
+        self.products = allocate((self.n_batch + 1) * self.padded)
         self._block, self._offsets, self._numbering = block, offsets, numbering
 
     def iterate_lists(self) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:

@@ -25,7 +25,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 2
+VERSION = 3
 
 
 @stage(name="refine")

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba import njit
 
 from pmflib.kernels.lanes import make_lanes, make_plain_lanes
@@ -31,28 +30,30 @@ LOG_2 = math.log(2.0)
 
 
 @njit(**INNER)
-def _rescale(values, start, bounded):  # type: ignore[no-untyped-def]
+def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
 
-    A product at or below the threshold becomes an upper bound of itself, is marked as bounded, and stays so.
+    A product at or below the threshold becomes an upper bound of itself, is marked by a 1 from ``values[bounded]`` on,
+    and stays so.
     """
     peak = 0.0
-    for f in range(bounded.size):
+    for f in range(padded):
         peak = max(peak, values[start + f])
     exponent = math.frexp(peak)[1]
     scale = math.ldexp(1.0, -exponent)
-    for f in range(bounded.size):
-        bounded[f] |= values[start + f] <= THRESHOLD
+    for f in range(padded):
+        if values[start + f] <= THRESHOLD:
+            values[bounded + f] = 1.0
         values[start + f] = max(values[start + f] * scale, THRESHOLD)
     return exponent
 
 
 @njit(**INNER)
-def _drop_bounded(values, start, bounded):  # type: ignore[no-untyped-def]
+def _drop_bounded(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     """Set products that are known only by a bound to 0; returns the largest bound."""
     lost = THRESHOLD
-    for f in range(bounded.size):
-        if bounded[f]:
+    for f in range(padded):
+        if values[bounded + f] > 0:
             lost = max(lost, values[start + f])
             values[start + f] = 0.0
     return lost
@@ -91,7 +92,7 @@ class RowKernels(NamedTuple):
 
     add_statistics: Callable[..., Any]
     """(entries, starts, stops, weights, weighted, *model, products, scales, mass, state_mass) -> log-likelihood
-    under the scaled model, nats; scales is work space, (rows per batch,), products (rows per batch * padded,)."""
+    under the scaled model, nats; scales is work space, (rows per batch,), products ((rows per batch + 1) * padded,)."""
     score: Callable[..., Any]
     """(entries, starts, stops, *model, log_scales, log_scale, products, log_probs, posteriors)."""
 
@@ -118,12 +119,15 @@ def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignor
         """As `multiply_row`, by segments: long ones if the row is, short ones if all products vanish."""
         segment = LONG if stop - start > LONG else SHORT
         while True:
-            exponent, last, bounded = 0, start, np.zeros(padded, np.bool_)
+            exponent, last = 0, start
+            # there is room for one row more than the batch has
+            bounded = products.size - padded
             for f in range(padded):
                 products[at + f] = prior[f]
+                products[bounded + f] = 0.0
             while last < stop:
                 if last > start:
-                    exponent += _rescale(products, at, bounded)
+                    exponent += _rescale(products, at, bounded, padded)
                 first, last = last, min(last + segment, stop)
                 for column in range(0, padded, panel):
                     place = at + column
@@ -139,7 +143,7 @@ def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignor
                         products,
                         place,
                     )
-            lost = _drop_bounded(products, at, bounded)
+            lost = _drop_bounded(products, at, bounded, padded)
             total = 0.0
             for column in range(0, padded, panel):
                 total += settle(products, at + column, THRESHOLD)

@@ -2,41 +2,17 @@
 
 from numba import njit
 
-
-@njit(nogil=True)
-def fill_levels(sizes, gap, group, bases, steps, levels):  # type: ignore[no-untyped-def]
-    """Number the combinations of levels of every ``group`` neighbouring variables.
-
-    sizes: int64 (n_variables,). gap: 1 where "not observed" is a digit (the first), else 0. Filled are bases, int32
-    (n_lists,): a list's entry where every code is 0; steps, int32 (n_variables,): entries between two codes of a
-    variable; levels, int32 (n_entries, group): levels that an entry stands for, -1 where none.
-    """
-    n_variables = sizes.size
-    start, offset = 0, 0
-    for j in range(bases.size):
-        first = j * group
-        last = first + group if first + group < n_variables else n_variables
-        n_entries = 1
-        for v in range(last - 1, first - 1, -1):
-            steps[v] = n_entries
-            n_entries *= sizes[v] + gap
-        bases[j] = start
-        for v in range(first, last):
-            bases[j] += gap * steps[v]
-            for entry in range(n_entries):
-                code = entry // steps[v] % (sizes[v] + gap) - gap
-                levels[start + entry, v - first] = offset + code if code >= 0 else -1
-            offset += sizes[v]
-        start += n_entries
+from pmflib.kernels.em import OUTER
 
 
-@njit(nogil=True)
+@njit(**OUTER)
 def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type: ignore[no-untyped-def]
     """Multiply scaled probabilities by entry.
 
-    factors: float64 (n_levels, rank), largest of each row 1. log_maxima: (n_levels,), what was taken out, nats. levels
-    as in `fill_levels`. Filled are table (n_entries, padded), at least ``least``, the padding left as it is, and
-    log_scales (n_entries,): what was taken out of each entry, nats.
+    factors: float64 (n_levels, rank), largest of each row 1. log_maxima: (n_levels,), what was taken out, nats.
+    levels: int32 (n_entries, group), levels that an entry stands for, -1 where none. Filled are table (n_entries,
+    padded), at least ``least``, the padding left as it is, and log_scales (n_entries,): what was taken out of each
+    entry, nats.
     """
     rank = factors.shape[1]
     for entry in range(levels.shape[0]):
@@ -54,7 +30,7 @@ def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type:
                 table[entry, f] = least
 
 
-@njit(nogil=True)
+@njit(**OUTER)
 def collect_masses(mass, levels, log_scales, level_mass):  # type: ignore[no-untyped-def]
     """Add masses by entry to level_mass (n_levels, rank); returns the sum of masses times log_scales."""
     rank = level_mass.shape[1]
