@@ -32,7 +32,7 @@ CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
 COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
 """What the first call of a process costs, over that of the scatter, nanoseconds."""
-PLAIN_VARIABLE = "PMFLIB_PLAIN_KERNELS"
+PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
 """Environment variable: any text in it keeps counting to plain numba."""
 
 _saved: dict[Method, float] = {}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock
 
-PLAIN = bool(os.environ.get("PMFLIB_PLAIN_KERNELS"))
+PLAIN = bool(os.environ.get("PMF_PLAIN_KERNELS"))
 """Whether to do without LLVM vectors: several times slower, the same bits; for a numba that cannot make them."""
 
 ListArray: TypeAlias = npt.NDArray[np.int32]

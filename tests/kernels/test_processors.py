@@ -103,8 +103,8 @@ print("pmflib.kernels.planes" in sys.modules)
 
 
 def test_choose_method__plain_kernels_asked_for() -> None:
-    assert run(PLAIN, PMFLIB_PLAIN_KERNELS="1").split() == ["scatter", "False"]
-    assert run(PLAIN, PMFLIB_PLAIN_KERNELS="").split() == ["planes", "True"]
+    assert run(PLAIN, PMF_PLAIN_KERNELS="1").split() == ["scatter", "False"]
+    assert run(PLAIN, PMF_PLAIN_KERNELS="").split() == ["planes", "True"]
 
 
 SMALL = """
