@@ -53,7 +53,7 @@ def address() -> Iterator[str]:
     [
         ("samples/*/samples/indices/c/0", "counts"),
         ("samples/*/samples/indptr/c/0", "counts"),
-        ("samples/*/samples/blocks/c/0/0", "counts"),
+        ("samples/*/samples/blocks/c/0/0", "dataset"),
         ("counts/*/pairs/counts/c/3/0/0", "start"),
         ("counts/*/pairs/samples/c/0", "start"),
         ("start/*/model/factors/c/0/0", "model"),
@@ -90,6 +90,7 @@ def test_stages__damaged_chunk(
         ("spill/*/rows.arrow", "samples"),
         ("spill/*/cuts.npy", "samples"),
         ("dataset/*/dataset.json", "counts"),
+        ("dataset/*/blocks.parquet", "counts"),
         ("samples/*/samples/zarr.json", "counts"),
         ("samples/*/samples/indices/zarr.json", "counts"),
         ("model/*/model/zarr.json", "scores"),
