@@ -13,21 +13,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.errors import PmfError, SchemaError
+from pmflib.solvers.pairwise import (
+    FLOOR,
+    Parameters,
+    check_limits,
+    check_nonnegative,
+    check_pairs,
+    check_start,
+    normalise_blocks,
+    read_singles,
+    spread_pairs,
+)
 from pmflib.solvers.result import SolverResult
 
 # Rows of the matrix of levels worked on at a time: a panel stays in the cache.
 _PANEL = 256
-# Model cells are floored here before division and logarithm.
-_FLOOR = 1e-300
 # Losses below this are an exact fit.
 _EXACT = 1e-12
 # Share of the single marginals mixed into a start that rules out what was observed.
 _OPENING = 0.01
 # An extrapolation may shrink an entry to this share of the plain update, no further.
 _SHRINK = 0.1
-
-Parameters = tuple[FloatArray, FloatArray]
 
 
 def fit_composite(
@@ -89,7 +95,7 @@ def fit_composite(
     whose mirror descent this replaces; Varadhan and Roland (2008), Scandinavian Journal of
     Statistics 35.
     """
-    _check_options(max_iter, tol)
+    check_limits(max_iter, tol)
     problem = _pose(marginals, offsets, observed, weights, pseudo_counts)
     current, notes = _open(problem, initial)
     if not problem.total:
@@ -111,8 +117,7 @@ class _Problem:
     """Weighted pairs, and what the update needs beside them."""
 
     table: FloatArray
-    starts: IntArray
-    sizes: IntArray
+    offsets: IntArray
     pseudo: FloatArray
     singles: FloatArray
     isolated: BoolArray
@@ -128,53 +133,36 @@ def _pose(
     pseudo_counts: FloatArray | None,
 ) -> _Problem:
     """Weigh the pairs; both triangles of the table are kept."""
-    sizes = np.diff(offsets)
-    n_levels, n_variables = int(offsets[-1]), sizes.size
-    square = (n_variables, n_variables)
-    if marginals.shape != (n_levels, n_levels) or observed.shape != square:
-        raise SchemaError(
-            f"marginals has shape {marginals.shape} and observed {observed.shape}, not "
-            f"{(n_levels, n_levels)} and {square} as offsets tells"
-        )
+    check_pairs(marginals, offsets, observed)
+    n_levels = int(offsets[-1])
     pair_weights = observed.astype(np.float64)
     if weights is not None:
-        _check_nonnegative("weights", weights, square)
+        check_nonnegative("weights", weights, observed.shape)
         pair_weights *= weights
-    pseudo = np.zeros(n_levels) if pseudo_counts is None else pseudo_counts
-    _check_nonnegative("pseudo_counts", pseudo, (n_levels,))
-    np.fill_diagonal(pair_weights, 0.0)
-    table = marginals * np.repeat(np.repeat(pair_weights, sizes, axis=0), sizes, axis=1)
-    held = table[table > 0]
-    # sum of w x log x with x = table / w
-    weighted = pair_weights[pair_weights > 0]
+    table = marginals * spread_pairs(pair_weights, offsets)
+    held, weighted = table[table > 0], pair_weights[pair_weights > 0]
+    # sum of w x log x, with x = table / w and each pair's x of sum 1
     entropy = float(held @ np.log(held)) - float(weighted @ np.log(weighted))
-    starts = offsets[:-1]
-    seen = np.diagonal(marginals)
-    mass = np.repeat(np.add.reduceat(seen, starts), sizes)
-    singles = np.where(mass > 0, seen / np.where(mass > 0, mass, 1.0), 1.0 / np.repeat(sizes, sizes))
-    isolated = np.repeat(~(pair_weights > 0).any(axis=1), sizes)
-    return _Problem(
-        table, starts, sizes, pseudo, singles, isolated, float(pair_weights.sum()), entropy
-    )
+    isolated = np.repeat(~(pair_weights > 0).any(axis=1), np.diff(offsets))
+    pseudo = np.zeros(n_levels) if pseudo_counts is None else pseudo_counts
+    check_nonnegative("pseudo_counts", pseudo, (n_levels,))
+    pseudo = np.where(isolated, 0.0, pseudo)
+    singles = read_singles(marginals, offsets)
+    total = float(pair_weights.sum())
+    return _Problem(table, offsets, pseudo, singles, isolated, total, entropy)
 
 
 def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str, ...]]:
     """Check the start, and let it allow all that was observed."""
     prior, factors = initial
-    if prior.ndim != 1 or factors.shape != (problem.singles.size, prior.size) or not prior.size:
-        raise SchemaError(
-            f"initial has shapes {prior.shape} and {factors.shape}, not (rank,) and "
-            f"({problem.singles.size}, rank); take both from one model of these variables"
-        )
-    _check_nonnegative("initial prior", prior, prior.shape)
-    _check_nonnegative("initial factors", factors, factors.shape)
+    check_start(initial, problem.singles.size)
     isolated = problem.isolated
     factors = np.where(isolated[:, None], problem.singles[:, None], factors)
     notes: tuple[str, ...] = ()
     if isolated.any():
-        lone = int(isolated[problem.starts].sum())
+        lone = int(isolated[problem.offsets[:-1]].sum())
         notes = (f"single marginals for {lone} variables without an observed pair",)
-    shut = problem.pseudo[:, None] * (factors <= _FLOOR)
+    shut = problem.pseudo[:, None] * (factors <= FLOOR)
     if shut.any() or _rules_out(problem, (prior, factors)):
         prior = (1 - _OPENING) * prior + _OPENING / prior.size
         factors = (1 - _OPENING) * factors + _OPENING * _shape(problem)[:, None]
@@ -185,8 +173,7 @@ def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str
 def _shape(problem: _Problem) -> FloatArray:
     """Single marginals, positive wherever pairs or pseudo-counts have mass."""
     mass = problem.table.sum(axis=1) + problem.pseudo
-    by_variable = np.repeat(np.add.reduceat(mass, problem.starts), problem.sizes)
-    return np.where(problem.isolated, problem.singles, mass / np.maximum(by_variable, _FLOOR))
+    return normalise_blocks(mass[:, None], problem.offsets, problem.singles[:, None])[:, 0]
 
 
 def _rules_out(problem: _Problem, parameters: Parameters) -> bool:
@@ -209,7 +196,7 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
     likelihood = 0.0
     for begin in range(0, factors.shape[0], _PANEL):
         end = begin + _PANEL
-        model = np.maximum(scaled[begin:end] @ factors[begin:].T, _FLOOR)
+        model = np.maximum(scaled[begin:end] @ factors[begin:].T, FLOOR)
         held = table[begin:end, begin:]
         ratio = held / model
         pull[begin:end] += ratio @ factors[begin:]
@@ -220,21 +207,19 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
         likelihood -= float(np.vdot(held[:, :_PANEL], logs[:, :_PANEL]))
     loss = problem.entropy - likelihood - 2 * _log_penalty(problem, factors)
     mass = scaled * pull
-    states = np.where(problem.isolated[:, None], 0.0, mass).sum(axis=0)
+    states = mass.sum(axis=0)
     mass += problem.pseudo[:, None]
-    totals = np.repeat(np.add.reduceat(mass, problem.starts, axis=0), problem.sizes, axis=0)
     # A state without mass keeps its column, so that every column stays a PMF.
-    kept = (totals <= _FLOOR) | problem.isolated[:, None]
-    renewed = np.where(kept, factors, mass / np.where(kept, 1.0, totals))
+    renewed = normalise_blocks(mass, problem.offsets, factors)
     return loss / problem.total, (states / states.sum(), renewed)
 
 
 def _log_penalty(problem: _Problem, factors: FloatArray) -> float:
     """Log-density of the pseudo-counts, up to a constant."""
-    shaped = (problem.pseudo > 0) & ~problem.isolated
+    shaped = problem.pseudo > 0
     if not shaped.any():
         return 0.0
-    logs = np.log(np.maximum(factors[shaped], _FLOOR)).sum(axis=1)
+    logs = np.log(np.maximum(factors[shaped], FLOOR)).sum(axis=1)
     return float(problem.pseudo[shaped] @ logs)
 
 
@@ -266,21 +251,4 @@ def _extrapolate(
         np.maximum(start + 2 * reach * step + reach**2 * turn, _SHRINK * plain)
         for start, step, turn, plain in zip(current, steps, bends, second, strict=True)
     )
-    sums = np.repeat(np.add.reduceat(factors, problem.starts, axis=0), problem.sizes, axis=0)
-    return prior / prior.sum(), factors / sums
-
-
-def _check_options(max_iter: int, tol: float) -> None:
-    if max_iter < 0:
-        raise PmfError(f"max_iter is {max_iter}; give at least 0")
-    if not tol >= 0:
-        raise PmfError(f"tol is {tol}; give at least 0")
-
-
-def _check_nonnegative(
-    name: str, array: FloatArray | IntArray, shape: tuple[int, ...]
-) -> None:
-    if array.shape != shape:
-        raise SchemaError(f"{name} has shape {array.shape}, not {shape}")
-    if not (np.isfinite(array) & (array >= 0)).all():
-        raise PmfError(f"{name} holds a negative or not finite entry; give numbers of at least 0")
+    return prior / prior.sum(), normalise_blocks(factors, problem.offsets, second[1])
