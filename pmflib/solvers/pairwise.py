@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.errors import PmfError, RankError, SchemaError
 
 Parameters: TypeAlias = tuple[FloatArray, FloatArray]
 """Prior (rank,) and factors (n_levels, rank)."""
+
+S = TypeVar("S", bound=np.generic)
 
 FLOOR = 1e-300
 """Sums at most this large are no mass."""
@@ -110,8 +113,7 @@ def read_singles(marginals: FloatArray, offsets: IntArray) -> FloatArray:
     return normalise_blocks(np.diagonal(marginals)[:, None], offsets, uniform)[:, 0]
 
 
-def spread_pairs(by_pair: FloatArray | BoolArray, offsets: IntArray) -> FloatArray:
-    """Repeat a number per pair of variables over the pair's levels: (n_levels, n_levels)."""
+def spread_pairs(by_pair: NDArray[S], offsets: IntArray) -> NDArray[S]:
+    """Repeat what is given per pair of variables over the pair's levels: (n_levels, n_levels)."""
     sizes = np.diff(offsets)
-    spread: FloatArray = np.repeat(np.repeat(by_pair, sizes, axis=0), sizes, axis=1)
-    return spread
+    return np.repeat(np.repeat(by_pair, sizes, axis=0), sizes, axis=1)
