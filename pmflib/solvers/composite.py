@@ -44,6 +44,7 @@ def fit_composite(
     initial: Parameters,
     weights: FloatArray | IntArray | None = None,
     pseudo_counts: FloatArray | None = None,
+    state_pseudo_count: float = 0.0,
     max_iter: int = 500,
     tol: float = 1e-6,
 ) -> SolverResult:
@@ -67,6 +68,8 @@ def fit_composite(
     pseudo_counts
         float64 of shape (n_levels,), >= 0, in the units of the weights: added to every state's
         mass of each level. None adds nothing.
+    state_pseudo_count
+        The same for the prior, added to every state: keeps states from emptying into one another.
     max_iter
         Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
     tol
@@ -75,7 +78,7 @@ def fit_composite(
     Returns
     -------
     The fit. ``loss_history`` starts with the loss of the start and never rises: the weighted mean
-    divergence in nats, minus ``pseudo_counts @ log(factors)`` over the sum of the weights.
+    divergence in nats, minus the log-density of the pseudo-counts over the sum of the weights.
 
     Raises
     ------
@@ -96,7 +99,8 @@ def fit_composite(
     Statistics 35.
     """
     check_limits(max_iter, tol)
-    problem = _pose(marginals, offsets, observed, weights, pseudo_counts)
+    check_nonnegative("state_pseudo_count", np.array(state_pseudo_count), ())
+    problem = _pose(marginals, offsets, observed, weights, pseudo_counts, state_pseudo_count)
     current, notes = _open(problem, initial)
     if not problem.total:
         prior, factors = current
@@ -119,6 +123,7 @@ class _Problem:
     table: FloatArray
     offsets: IntArray
     pseudo: FloatArray
+    state_pseudo: float
     singles: FloatArray
     isolated: BoolArray
     total: float
@@ -131,6 +136,7 @@ def _pose(
     observed: BoolArray,
     weights: FloatArray | IntArray | None,
     pseudo_counts: FloatArray | None,
+    state_pseudo: float,
 ) -> _Problem:
     """Weigh the pairs; both triangles of the table are kept."""
     check_pairs(marginals, offsets, observed)
@@ -149,7 +155,7 @@ def _pose(
     pseudo = np.where(isolated, 0.0, pseudo)
     singles = read_singles(marginals, offsets)
     total = float(pair_weights.sum())
-    return _Problem(table, offsets, pseudo, singles, isolated, total, entropy)
+    return _Problem(table, offsets, pseudo, state_pseudo, singles, isolated, total, entropy)
 
 
 def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str, ...]]:
@@ -163,7 +169,11 @@ def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str
         lone = int(isolated[problem.offsets[:-1]].sum())
         notes = (f"single marginals for {lone} variables without an observed pair",)
     shut = problem.pseudo[:, None] * (factors <= FLOOR)
-    if shut.any() or _rules_out(problem, (prior, factors)):
+    if (
+        shut.any()
+        or problem.state_pseudo * (prior <= FLOOR).any()
+        or _rules_out(problem, (prior, factors))
+    ):
         prior = (1 - _OPENING) * prior + _OPENING / prior.size
         factors = (1 - _OPENING) * factors + _OPENING * _shape(problem)[:, None]
         notes += ("start opened: it ruled out pairs that were observed",)
@@ -205,22 +215,27 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
         # The square on the diagonal holds each of its pairs twice, the rest of the panel once.
         likelihood += 2 * float(np.vdot(held, logs))
         likelihood -= float(np.vdot(held[:, :_PANEL], logs[:, :_PANEL]))
-    loss = problem.entropy - likelihood - 2 * _log_penalty(problem, factors)
+    loss = problem.entropy - likelihood - 2 * _log_penalty(problem, parameters)
     mass = scaled * pull
-    states = mass.sum(axis=0)
+    # Each pair stands in both triangles.
+    states = mass.sum(axis=0) / 2 + problem.state_pseudo
     mass += problem.pseudo[:, None]
     # A state without mass keeps its column, so that every column stays a PMF.
     renewed = normalise_blocks(mass, problem.offsets, factors)
     return loss / problem.total, (states / states.sum(), renewed)
 
 
-def _log_penalty(problem: _Problem, factors: FloatArray) -> float:
+def _log_penalty(problem: _Problem, parameters: Parameters) -> float:
     """Log-density of the pseudo-counts, up to a constant."""
+    prior, factors = parameters
+    penalty = 0.0
+    if problem.state_pseudo > 0:
+        penalty += problem.state_pseudo * float(np.log(np.maximum(prior, FLOOR)).sum())
     shaped = problem.pseudo > 0
-    if not shaped.any():
-        return 0.0
-    logs = np.log(np.maximum(factors[shaped], FLOOR)).sum(axis=1)
-    return float(problem.pseudo[shaped] @ logs)
+    if shaped.any():
+        logs = np.log(np.maximum(factors[shaped], FLOOR)).sum(axis=1)
+        penalty += float(problem.pseudo[shaped] @ logs)
+    return penalty
 
 
 def _accelerate(
