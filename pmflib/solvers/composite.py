@@ -109,7 +109,7 @@ def fit_composite(
     history = [loss]
     converged = loss <= _EXACT
     while not converged and len(history) <= max_iter:
-        loss, current, updated = _accelerate(problem, current, updated)
+        loss, current, updated = _accelerate(problem, loss, current, updated)
         history.append(loss)
         converged = loss <= _EXACT or history[-2] - loss <= tol * abs(loss)
     prior, factors = current
@@ -239,18 +239,19 @@ def _log_penalty(problem: _Problem, parameters: Parameters) -> float:
 
 
 def _accelerate(
-    problem: _Problem, current: Parameters, first: Parameters
+    problem: _Problem, loss: float, current: Parameters, first: Parameters
 ) -> tuple[float, Parameters, Parameters]:
     """Return a loss no higher than before, its parameters, and the update of these."""
     loss_first, second = _update(problem, first)
     leapt = _extrapolate(problem, current, first, second)
     loss_leapt, beyond = _update(problem, leapt)
-    if loss_leapt <= loss_first:
+    if loss_leapt <= min(loss, loss_first):
         return loss_leapt, leapt, beyond
     loss_second, beyond = _update(problem, second)
-    if loss_second <= loss_first:
+    if loss_second <= min(loss, loss_first):
         return loss_second, second, beyond
-    return loss_first, first, second
+    # At the minimum an update may raise the loss by a rounding error.
+    return (loss_first, first, second) if loss_first <= loss else (loss, current, first)
 
 
 def _extrapolate(
