@@ -85,29 +85,19 @@ def fit_chosen(
     -----
     Starts are symmetric NMF, CNMF-SPA and shaken marginals; one that refuses the rank is left out.
     Pseudo-counts are chosen on held-out folds from the first of these starts, then the start by the
-    loss. Large tables are judged on one fold, the largest on none: see the notes of the choice.
+    loss. Large tables are judged on one fold; the largest get the first start and no choice.
     """
-    seed = int(rng.integers(2**63))
-    starts, notes = _list_starts(rank, seed), []
+    starts, notes = _list_starts(rank, int(rng.integers(2**63))), []
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
     begun: dict[str, Parameters] = {}
     for name, start in starts.items():
+        if begun and _is_large(counts.schema.n_levels, rank):
+            break
         try:
             begun[name] = start(marginals, singles)
         except RankError as error:
             notes.append(f"no {name} start: {error}")
-    rounds = _plan_rounds(counts, rank)
-    if rounds:
-        scores = _judge(starts[next(iter(begun))], counts, rounds)
-        strength = max(scores, key=lambda each: scores[each])
-        told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
-        notes.append(
-            f"pseudo-count {strength:g}: best held-out log-likelihood per pair, mean of {len(rounds)} rounds ({told})"
-        )
-    else:
-        strength = DEFAULT_STRENGTH
-        why = "a single fold has counts" if counts.n_folds == 1 else "the tables are too large"
-        notes.append(f"pseudo-count {strength:g} by default: {why} to hold folds out")
+    strength, reason = _choose_strength(starts[next(iter(begun))], counts, rank)
     fits = {
         name: _polish(marginals, singles, start, strength, _ITERATIONS)
         for name, start in begun.items()
@@ -115,7 +105,7 @@ def fit_chosen(
     # under one strength all starts lower one loss, so that the training counts can tell
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
-    notes.append(f"start {name}: least loss ({losses})")
+    notes += [reason, f"start {name}: least loss ({losses})"]
     return fits[name], Choice(name, strength, (*notes, *fits[name].notes))
 
 
@@ -129,8 +119,13 @@ def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[
     n_levels, rank
         Size of the fit: one group where the tables are too large to be judged.
     """
-    n_groups = MAX_GROUPS if n_levels**2 * rank <= _WORK_FOR_ONE_ROUND else 1
+    n_groups = 1 if _is_large(n_levels, rank) else MAX_GROUPS
     return [folds[first::n_groups] for first in range(min(n_groups, len(folds)))]
+
+
+def _is_large(n_levels: int, rank: int) -> bool:
+    """Whether candidates would cost too much: then the first start is all there is."""
+    return n_levels**2 * rank > _WORK_FOR_ONE_ROUND
 
 
 def _list_starts(rank: int, seed: int) -> dict[str, Start]:
@@ -194,6 +189,24 @@ def _plan_rounds(counts: PairCounts, rank: int) -> list[tuple[PairCounts, IntArr
         if held_out.any() and (across & (training.tables.sum(axis=0) > 0)).any():
             planned.append((training, held_out))
     return planned
+
+
+def _choose_strength(start: Start, counts: PairCounts, rank: int) -> tuple[float, str]:
+    """Mean pseudo-count per level that does best on held-out folds, and a sentence on why."""
+    rounds = _plan_rounds(counts, rank)
+    if not rounds:
+        large = _is_large(counts.schema.n_levels, rank)
+        why = "large tables" if large else "one fold" if counts.n_folds == 1 else "too few pairs"
+        return DEFAULT_STRENGTH, (
+            f"pseudo-count {DEFAULT_STRENGTH:g} by default, nothing was held out: {why}"
+        )
+    scores = _judge(start, counts, rounds)
+    strength = max(scores, key=lambda each: scores[each])
+    told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
+    return strength, (
+        f"pseudo-count {strength:g}: best held-out log-likelihood per pair, mean of {len(rounds)} "
+        f"rounds ({told})"
+    )
 
 
 def _judge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -253,7 +253,8 @@ def fit_em(
     validation
         Held-out samples: their log-likelihood chooses the number of passes.
     smoothing
-        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``.
+        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``. A state
+        itself gets as many as it has, on average, for a variable.
     max_passes, tol, patience
         As in `run_em`.
     rng
@@ -300,7 +301,10 @@ def fit_em(
         begun = fit(counts, rank, rng=rng)
         notes, start = begun.notes, begun.method
         state = open_start(begun.model.prior, begun.model.factors, singles)
-    shape = Smoothing.shaped_by(singles, schema.offsets, choose_smoothing(smoothing))
+    strength = choose_smoothing(smoothing)
+    shape = Smoothing.shaped_by(singles, schema.offsets, strength)
+    # without their own share under strong smoothing, states empty into one another
+    shape = replace(shape, state=strength * float(schema.cardinalities.mean()))
     state = run_em(
         _evaluate_in_memory(encoded, schema.offsets),
         state,

@@ -49,7 +49,7 @@ def test_fit_chosen__few_samples_want_pseudo_counts():
 def test_fit_chosen__one_fold_leaves_nothing_to_judge_on():
     counts, _ = draw_counts(1000, 0.5, n_folds=1)
     result = pmf.fit(counts, 5)
-    assert "pseudo-count 1 by default: a single fold has counts" in result.notes[0]
+    assert "pseudo-count 1 by default, nothing was held out: one fold" in result.notes[0]
 
 
 def test_fit_chosen__large_tables_are_not_judged(monkeypatch):
@@ -57,7 +57,15 @@ def test_fit_chosen__large_tables_are_not_judged(monkeypatch):
     monkeypatch.setattr("pmflib.choosing._WORK_FOR_ALL_ROUNDS", 1)
     assert "mean of 1 rounds" in pmf.fit(counts, 5).notes[0]
     monkeypatch.setattr("pmflib.choosing._WORK_FOR_ONE_ROUND", 1)
-    assert "the tables are too large to hold folds out" in pmf.fit(counts, 5).notes[0]
+    notes = pmf.fit(counts, 5).notes
+    assert "nothing was held out: large tables" in notes[0]
+    assert "random:" not in notes[1]
+
+
+def test_fit_chosen__no_pair_to_hold_out():
+    codes = np.array([[0, -1], [-1, 1], [1, -1]])
+    result = pmf.fit(pmf.count_pairs(codes, [2, 2], n_folds=2), 2)
+    assert "nothing was held out: too few pairs" in result.notes[1]
 
 
 def test_fit_chosen__rank_above_what_the_counts_carry():
