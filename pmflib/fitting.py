@@ -48,8 +48,9 @@ class FitResult:
     model
         The fitted joint PMF.
     loss_history
-        What the method lowers, per iteration or pass; never rises. Nats: mean KL divergence over the observed pairs
-        for a fit of counts, minus the penalised log-likelihood per sample for EM.
+        What the method lowers, per iteration or pass; never rises. For a fit of counts the mean KL divergence over
+        the observed pairs, nats, with the pseudo-counts' share (auto), or the root mean square error of the pairs
+        (symnmf); for EM minus the penalised log-likelihood per sample, nats.
     held_out
         Held-out log-likelihood per sample, nats, after each pass; empty without held-out samples.
     best_pass
