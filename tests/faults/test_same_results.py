@@ -34,7 +34,7 @@ def expected(
         patch.setattr(plan, "MIN_GROUP", 500)
         for layout, data in (("long", small_log), ("wide", survey)):
             folder = tmp_path_factory.mktemp(layout)
-            digests[layout] = run_stages(write_config(folder, data, method="spa"), address)
+            digests[layout] = run_stages(write_config(folder, data, method="auto"), address)
             check_store(folder / "store")
     return digests
 
@@ -79,7 +79,7 @@ def test_stages__any_workers_same_bits(
 ) -> None:
     with start_workers(ClusterConfig(workers=workers, processes=processes)) as address:
         for layout, data in (("long", small_log), ("wide", survey)):
-            path = write_config(tmp_path / layout, data, method="spa")
+            path = write_config(tmp_path / layout, data, method="auto")
             assert run_stages(path, address) == expected[layout]
             check_store(tmp_path / layout / "store")
 
@@ -94,7 +94,7 @@ def test_stages__external_scheduler_same_bits(
         monkeypatch.setenv("PMF_DASK_ADDRESS", external)
         with start_workers(ClusterConfig()) as address:
             assert address == external
-            path = write_config(tmp_path / "run", small_log, method="spa")
+            path = write_config(tmp_path / "run", small_log, method="auto")
             assert run_stages(path, address) == expected["long"]
     check_store(tmp_path / "run" / "store")
 
@@ -112,7 +112,7 @@ def test_stages__no_client_same_bits(
     for stage in ("ingest", "count", "refine", "evaluate"):
         monkeypatch.setattr(sys.modules[f"tasks.{stage}"], "open_workers", open_nothing)
     monkeypatch.setattr(sys.modules["tasks.ingest"], "check_workers_see", lambda *_: None)
-    path = write_config(tmp_path, small_log, method="spa")
+    path = write_config(tmp_path, small_log, method="auto")
     assert run_stages(path, "nowhere") == expected["long"]
 
 
@@ -125,5 +125,5 @@ def test_stages__another_tree_other_bits(
     # shows that the trees above are deep enough for their shape to matter
     monkeypatch.setattr(plan, "MIN_GROUP", 5000)
     with start_workers(ClusterConfig(workers=2)) as address:
-        found = run_stages(write_config(tmp_path, small_log, method="spa"), address)
+        found = run_stages(write_config(tmp_path, small_log, method="auto"), address)
     assert {s for s in STAGES if found[s] == expected["long"][s]} == {"dataset", "counts", "start"}
