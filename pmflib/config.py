@@ -96,8 +96,8 @@ class ModelConfig(_Section):
 
     rank: Annotated[int, Field(ge=1)]
     """Number of latent states."""
-    method: Literal["auto", "spa", "random"] = "auto"
-    """Start of EM: auto is spa where the counts can carry the rank, else random."""
+    method: Literal["auto", "spa", "opt", "mirror", "symnmf", "random"] = "auto"
+    """Start of EM, as `pmflib.fit` knows it: auto compares several on held-out training folds."""
 
 
 class EMConfig(_Section):

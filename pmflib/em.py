@@ -83,6 +83,9 @@ class Smoothing:
     def shaped_by(cls, singles: FloatArray, offsets: IntArray, strength: float) -> Smoothing:
         """Pseudo-counts in proportion to the variables' own PMFs, on average ``strength`` per level.
 
+        A state itself gets as many as it has, on average, for a variable: strong smoothing of levels alone empties
+        states into one another.
+
         Parameters
         ----------
         singles
@@ -100,7 +103,7 @@ class Smoothing:
         if not 0 <= strength < math.inf:
             raise PmfError(f"smoothing is {strength}; give a pseudo-count of at least 0")
         sizes = np.diff(offsets)
-        return cls(strength * singles * np.repeat(sizes, sizes))
+        return cls(strength * singles * np.repeat(sizes, sizes), strength * float(sizes.mean()))
 
     def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
         """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""

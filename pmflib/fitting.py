@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
+from pmflib.choosing import MAX_GROUPS, fit_chosen
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.duplicates import merge_duplicates
 from pmflib.em import (
@@ -26,10 +27,14 @@ from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
 from pmflib.marginals import Marginals, estimate_singles
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
+from pmflib.solvers.composite import fit_composite
+from pmflib.solvers.mirror import fit_mirror
 from pmflib.solvers.random_start import start_random
+from pmflib.solvers.result import SolverResult
 from pmflib.solvers.spa import fit_spa
+from pmflib.solvers.symnmf import fit_symnmf
 
-Method = Literal["auto", "spa", "random"]
+Method = Literal["auto", "spa", "opt", "mirror", "symnmf", "random"]
 
 AUTO_SMOOTHING = 1.0
 """Mean pseudo-count per level and latent state when none is asked for."""
@@ -44,8 +49,9 @@ class FitResult:
     model
         The fitted joint PMF.
     loss_history
-        What the method lowers, per iteration or pass; never rises. Nats: mean KL divergence over the observed pairs
-        for a fit of counts, minus the penalised log-likelihood per sample for EM.
+        What the method lowers, per iteration or pass; never rises. For a fit of counts the mean KL divergence over
+        the observed pairs, nats, with the pseudo-counts' share (auto), or the root mean square error of the pairs
+        (symnmf); for EM minus the penalised log-likelihood per sample, nats.
     held_out
         Held-out log-likelihood per sample, nats, after each pass; empty without held-out samples.
     best_pass
@@ -82,56 +88,108 @@ def fit(
     Parameters
     ----------
     counts
-        Co-occurrence counts; their folds are added up.
+        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up.
     rank
         Number of latent states, at least 1.
     method
-        "spa": CNMF-SPA. "random": the marginals, shaken, as a start for EM. "auto": spa, or random where the
-        counts cannot carry the rank; the result's method and notes say which and why.
+        "auto": several starts and pseudo-counts, judged on held-out folds, then the pairwise composite likelihood;
+        the notes say what was chosen and why. "spa": CNMF-SPA. "opt": CNMF-OPT from spa, by closed-form updates.
+        "mirror": CNMF-OPT as published, slow. "symnmf": symmetric NMF. "random": the marginals, shaken, as a start
+        for EM. Where the counts cannot carry the rank, opt and mirror start at random.
     rng
-        Generator, or a seed for one; only random uses it.
+        Generator, or a seed for one; spa does not use it.
 
     Returns
     -------
-    The model and how it was reached.
+    The model and how it was reached. With pseudo-counts the loss holds their share too.
 
     Raises
     ------
     RankError
-        If the rank is below 1, or (spa) above what the variables and their counts can carry.
+        If the rank is below 1, or (spa, symnmf) above what the variables and their counts can carry.
     PmfError
-        If the method is not known, or (spa) there is a single variable.
+        If the method is not known, or there is a single variable and the method is neither auto nor random.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If opt, mirror or symnmf stop at their limit of iterations; auto only says so in its result.
 
     References
     ----------
-    Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals", Alg. 2.
+    Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
     if rank < 1:
         raise RankError(f"rank is {rank}; give at least 1")
     if method not in get_args(Method):
         raise PmfError(f"method is {method!r}; give one of {get_args(Method)}")
-    marginals = Marginals.from_counts(counts)
-    notes: tuple[str, ...] = ()
-    if method == "auto" and counts.schema.n_variables == 1:
-        notes = ("random start, because spa cannot: a single variable has no pairs",)
-    elif method != "random":
-        try:
-            found = fit_spa(marginals.pairs, marginals.offsets, marginals.observed, rank=rank)
-        except RankError as error:
-            if method == "spa":
-                raise
-            notes = (f"random start, because spa cannot: {error}",)
-        else:
-            model = JointPMF(found.prior, found.factors, counts.schema, {"method": "spa"})
-            return FitResult(
-                model, found.loss_history, (), found.n_iter, found.converged, "spa", found.notes
-            )
     generator = np.random.default_rng(rng)
-    prior, factors = start_random(
-        estimate_singles(counts), marginals.offsets, rank=rank, rng=generator
-    )
-    model = JointPMF(prior, factors, counts.schema, {"method": "random"})
-    return FitResult(model, (), (), 0, True, "random", notes)
+    if method == "random":
+        return _start_at_random(counts, rank, generator, ())
+    if counts.schema.n_variables == 1:
+        if method != "auto":
+            raise PmfError(
+                f"method is {method!r}, and a single variable has no pairs; use 'random'"
+            )
+        lone = "random start: a single variable has no pairs"
+        return _start_at_random(counts, rank, generator, (lone,))
+    if method == "auto" and rank > 1:
+        found, choice = fit_chosen(counts, rank, generator)
+        return _report(found, counts, f"{choice.start}+opt", choice.notes)
+    # one state is the single marginals, whatever the method
+    found, notes = _fit_pairs(Marginals.from_counts(counts), counts, rank, method, generator)
+    if not found.converged:
+        warnings.warn(
+            f"{method} stopped after {found.n_iter} iterations before it converged; use 'auto', or go "
+            "on from its model with EM",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return _report(found, counts, "spa" if method == "auto" else method, notes)
+
+
+def _fit_pairs(
+    marginals: Marginals, counts: PairCounts, rank: int, method: str, rng: np.random.Generator
+) -> tuple[SolverResult, tuple[str, ...]]:
+    """Run one pairwise solver."""
+    data = marginals.pairs, marginals.offsets, marginals.observed
+    if method == "symnmf":
+        found = fit_symnmf(*data, rank=rank, rng=rng)
+        return found, found.notes
+    notes: tuple[str, ...] = ()
+    try:
+        begun = fit_spa(*data, rank=rank)
+        initial, notes = (begun.prior, begun.factors), begun.notes
+    except RankError as error:
+        if method in ("spa", "auto"):
+            raise
+        singles = estimate_singles(counts)
+        initial = start_random(singles, marginals.offsets, rank=rank, rng=rng)
+        notes = (f"random start, because spa cannot: {error}",)
+    else:
+        if method in ("spa", "auto"):
+            return begun, notes
+    if method == "mirror":
+        # as released: the prior of the synthetic experiments is uniform, and so is its start
+        found = fit_mirror(*data, initial=(np.full(rank, 1 / rank), initial[1]))
+    else:
+        found = fit_composite(*data, initial=initial, max_iter=2000)
+    return found, (*notes, *found.notes)
+
+
+def _start_at_random(
+    counts: PairCounts, rank: int, rng: np.random.Generator, notes: tuple[str, ...]
+) -> FitResult:
+    singles = estimate_singles(counts)
+    prior, factors = start_random(singles, counts.schema.offsets, rank=rank, rng=rng)
+    return _report(SolverResult(prior, factors, (), 0, True), counts, "random", notes)
+
+
+def _report(
+    found: SolverResult, counts: PairCounts, method: str, notes: tuple[str, ...]
+) -> FitResult:
+    model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
+    return FitResult(model, found.loss_history, (), found.n_iter, found.converged, method, notes)
 
 
 def choose_smoothing(strength: float | Literal["auto"]) -> float:
@@ -208,11 +266,12 @@ def fit_em(
     validation
         Held-out samples: their log-likelihood chooses the number of passes.
     smoothing
-        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``.
+        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" is ``AUTO_SMOOTHING``. A state
+        itself gets as many as it has, on average, for a variable.
     max_passes, tol, patience, accelerate
         As in `run_em`.
     rng
-        Generator, or a seed for one; only a random start uses it.
+        Generator, or a seed for one; only a start from counts uses it.
 
     Returns
     -------
@@ -244,7 +303,7 @@ def fit_em(
     held_out = None if validation is None else schema.encode(validation)
     if held_out is not None and not len(held_out):
         raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
-    counts = count_pairs(encoded, schema, n_folds=1)
+    counts = count_pairs(encoded, schema, n_folds=MAX_GROUPS)
     notes: tuple[str, ...] = ()
     start = "given"
     singles = estimate_singles(counts)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.choosing import group_folds
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
 from pmflib.evaluation import split_folds
@@ -13,7 +14,7 @@ from pmflib.fitting import fit as fit_counts
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="fit")
@@ -34,7 +35,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
     Raises
     ------
     RankError
-        If the method is spa and the counts cannot carry the rank.
+        If the method is spa or symnmf and the counts cannot carry the rank.
     """
     store = open_store(config)
     folds = split_folds(
@@ -43,8 +44,10 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"
-        total = PairCounts.load_total(path, without=[*folds.validation, *folds.test])
-        result = fit_counts(total, config.model.rank, method=config.model.method, rng=config.seed)
+        training = _load_groups(path, config.store.folds, tuple(folds.train), config.model.rank)
+        result = fit_counts(
+            training, config.model.rank, method=config.model.method, rng=config.seed
+        )
         result.model.save(folder / "model")
         summary: dict[str, Any] = {
             "method": result.method,
@@ -52,7 +55,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
             "notes": list(result.notes),
         }
         if result.loss_history:
-            summary["mean_divergence"] = result.loss_history[-1]
+            summary["loss"] = result.loss_history[-1]
         return summary
 
     with timed() as seconds:
@@ -72,3 +75,16 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
         report("fit", 1, 1, f"{entry.summary['method']}, rank {entry.summary['rank']}")
         publish_facts(entry, seconds())
     return entry.reference
+
+
+def _load_groups(path: Path, n_folds: int, folds: tuple[int, ...], rank: int) -> PairCounts:
+    """Training counts in a few groups of folds: what a choice needs, in the memory of a few tables."""
+    n_levels = PairCounts.load_total(path, without=range(n_folds)).schema.n_levels
+    groups = group_folds(folds, n_levels, rank)
+    loaded: PairCounts | None = None
+    for number, group in enumerate(groups):
+        part = PairCounts.load_total(path, without=set(range(n_folds)) - set(group))
+        loaded = loaded or PairCounts.zero(part.schema, len(groups))
+        loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
+    assert loaded is not None
+    return loaded

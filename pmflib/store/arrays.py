@@ -167,7 +167,7 @@ def refuse_damage(path: Path) -> Iterator[None]:
     except (KeyError, OSError, ValueError, RuntimeError) as error:
         raise StoreError(
             f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
-        ) from error
+        ) from None  # Zarr's errors do not travel between processes
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
@@ -182,5 +182,6 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
 
     try:
         return zarr.open_group(path, mode=mode)
-    except FileNotFoundError as error:
-        raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it") from error
+    except FileNotFoundError:
+        # Zarr's errors do not travel between processes, and would take ours along
+        raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it") from None

@@ -125,7 +125,7 @@ def test_stages__another_tree_other_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # shows that the trees above are deep enough for their shape to matter
-    monkeypatch.setattr(plan, "MIN_GROUP", 5000)
+    monkeypatch.setattr(plan, "MIN_GROUP", 200_000)
     with start_workers(ClusterConfig(workers=2)) as address:
         found = run_stages(write_config(tmp_path, small_log, method="auto", passes=8), address)
     assert {s for s in STAGES if found[s] == expected["long"][s]} == {"dataset", "counts", "start"}
