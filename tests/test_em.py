@@ -129,6 +129,7 @@ def test_shaped_by__mean_pseudo_count_is_the_strength():
     singles = np.array([0.5, 0.25, 0.25, 0.9, 0.1])
     levels = Smoothing.shaped_by(singles, np.array([0, 3, 5]), 2.0).levels
     np.testing.assert_allclose(levels, [3.0, 1.5, 1.5, 3.6, 0.4], rtol=1e-15)
+    assert Smoothing.shaped_by(singles, np.array([0, 3, 5]), 2.0).state == 5.0
     assert not Smoothing.shaped_by(singles, np.array([0, 3, 5]), 0.0).levels.any()
 
 
@@ -213,6 +214,7 @@ def test_run_em__notes_losses_and_likelihoods():
     log_likelihood = e_step(codes, OFFSETS, prior, factors)[2]
     assert state.log_likelihoods[0] == pytest.approx(log_likelihood / 40, rel=1e-12)
     penalty = float((smoothing.levels[:, None] * np.log(factors)).sum())
+    penalty += smoothing.state * float(np.log(prior).sum())
     assert state.loss_history[0] == pytest.approx(-(log_likelihood + penalty) / 40, rel=1e-12)
 
 

@@ -113,7 +113,7 @@ def test_fit__refuses_ranks_and_methods_that_are_none(codes):
 
 def test_fit_em__raises_the_likelihood_of_its_start(codes):
     start = pmf.fit(pmf.count_pairs(codes, CARDINALITIES), 2).model
-    result = pmf.fit_em(codes, start, smoothing=0)
+    result = pmf.fit_em(codes, start, smoothing=0, max_passes=5000)
     assert result.converged
     assert result.method == "given+em"
     assert result.model.log_prob(codes).mean() > start.log_prob(codes).mean()
