@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,7 +167,7 @@ def refuse_damage(path: Path) -> Iterator[None]:
     except (KeyError, OSError, ValueError, RuntimeError) as error:
         raise StoreError(
             f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
-        ) from None  # Zarr's errors do not travel between processes
+        ) from error
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
@@ -180,8 +180,7 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     """
     import zarr
 
-    try:
+    with suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
-    except FileNotFoundError:
-        # Zarr's errors do not travel between processes, and would take ours along
-        raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it") from None
+    # raised out here: Zarr's own error does not travel between processes, and as context would take ours along
+    raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")
