@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows import cli
+from flows.commands import running
 from pmflib.config import load_config
 from pmflib.errors import (
     ConfigError,
@@ -21,8 +22,10 @@ from pmflib.errors import (
     StoreError,
 )
 from pmflib.schema import Schema
+from pmflib.store.artefacts import Store
 
 ROOT = Path(__file__).parents[2]
+VERBS = ("run", "demo", "infer", "status", "score", "query", "log", "verify")
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_main__exit_code_of_an_error(call, monkeypatch, error, code):
     def refuse(path):
         raise error(f"what is wrong, where, and the remedy, in a line that is long [b] {'x' * 99}")
 
-    monkeypatch.setattr(cli, "load_config", refuse)
+    monkeypatch.setattr(running, "load_config", refuse)
     found, out, err = call("status", "pipeline.toml")
     assert (found, out) == (code, "")
     assert err.startswith("error: what is wrong")
@@ -72,7 +75,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def fail(path):
         raise KeyError("ours")
 
-    monkeypatch.setattr(cli, "load_config", fail)
+    monkeypatch.setattr(running, "load_config", fail)
     code, out, err = call("status", "pipeline.toml")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
@@ -85,7 +88,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def interrupt(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load_config", interrupt)
+    monkeypatch.setattr(running, "load_config", interrupt)
     # click turns an interruption inside a command into its own end
     code, _, err = call("status", "pipeline.toml")
     assert code == 130
@@ -112,13 +115,13 @@ def test_main__in_a_process_of_its_own(tmp_path):
 def test_help__names_every_verb_and_the_exit_codes():
     result = CliRunner().invoke(cli.app, ["--help"], terminal_width=100)
     assert result.exit_code == 0
-    for verb in ("run", "demo", "infer", "status", "score", "query", "log"):
+    for verb in VERBS:
         assert f" {verb} " in result.output
     assert "--debug" in result.output
     assert "130 interrupted" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("verb", ["run", "demo", "infer", "status", "score", "query", "log"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_help__of_every_verb_offers_json(verb):
     result = CliRunner().invoke(cli.app, [verb, "--help"])
     assert result.exit_code == 0
@@ -225,3 +228,22 @@ def test_status__before_the_first_run(call, tmp_path):
     assert "No run has finished yet." in call("status", "p.toml")[1]
     answer = json.loads(call("status", "p.toml", "--json")[1])
     assert answer == {"artefacts": {}, "unfinished": [], "run": {}, "current": False}
+
+
+def test_verify__names_what_is_damaged(call, tmp_path):
+    (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
+    assert json.loads(call("verify", "p.toml", "--json")[1]) == {"artefacts": 0, "damaged": []}
+
+    def write(folder, work):
+        (folder / "table.parquet").write_bytes(b"PAR1")
+        return {}
+
+    store = Store(tmp_path / "store")
+    entry = store.build("scores", inputs={}, options={}, version=1, write=write)
+    code, out, err = call("verify", "p.toml")
+    assert (code, out, err) == (0, "1 artefacts hold what they were published with\n", "")
+    (store.locate(entry.reference) / "table.parquet").write_bytes(b"PAR2")
+    code, out, err = call("verify", "p.toml")
+    assert code == 4
+    assert str(store.locate(entry.reference)) in err
+    assert "delete these folders, and `pmf run` makes them again" in err

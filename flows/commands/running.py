@@ -1,0 +1,88 @@
+"""Verbs that run pipelines: run, demo, status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from flows.console import AsJson, ConfigPath, orchestrated, out, print_json, show_facts
+from flows.server import prefect_api
+from pmflib.config import load_config
+from pmflib.errors import ConfigError
+
+
+def run(config: ConfigPath, as_json: AsJson = False) -> None:
+    """Run a pipeline: ingest what is new, count, fit, refine, evaluate, publish."""
+    checked = load_config(config)
+    with orchestrated(checked, as_json):
+        from flows.etl import etl
+
+        facts = etl(str(config))
+    show_facts(facts, as_json)
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Option(help="New folder for the log, the store and the answers.")
+    ] = Path("demo"),
+    users: Annotated[int, typer.Option(min=100, help="Samples to generate.")] = 40_000,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Generate a dirty rating log with a known truth, run everything on it, and compare."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    api = prefect_api(folder.resolve() / "store" / ".prefect")
+    with api:
+        from flows.demo import run_demo
+        from flows.display import show_progress
+
+        with show_progress(Console(stderr=True, quiet=as_json)):
+            facts = run_demo(folder, users, seed)
+    if as_json:
+        print_json(facts)
+        return
+    from flows.display import make_facts_tables, make_table
+
+    for table in make_facts_tables(facts):
+        out.print(table)
+    states = [(s["true"], s["recovered"], s["largest_error"]) for s in facts["truth"]["states"]]
+    columns = ("true prior", "recovered", "largest error of a conditional probability")
+    out.print(make_table("Latent states", columns, states))
+    out.print(f"Factor MSE against the truth: {facts['truth']['factor_mse']:.3g}")
+    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'", highlight=False)
+
+
+def status(config: ConfigPath, as_json: AsJson = False) -> None:
+    """Show the last run of a pipeline, and what its store holds."""
+    from flows.display import make_table
+    from pmflib.store.runs import read_run
+    from tasks.stage import open_store
+
+    checked = load_config(config)
+    store = open_store(checked)
+    kinds: dict[str, int] = {}
+    for entry in store.entries():
+        kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
+    under_way = sorted(path.name[:12] for path in (store.root / "work").iterdir())
+    last = read_run(store, checked.name)
+    facts = {} if last is None else last[1]
+    current = facts.get("config") == checked.digest
+    if as_json:
+        print_json({"artefacts": kinds, "unfinished": under_way, "run": facts, "current": current})
+        return
+    out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
+    if under_way:
+        out.print(f"Unfinished work, resumed by `pmf run`: {', '.join(under_way)}")
+    if last is None:
+        out.print("No run has finished yet.")
+        return
+    show_facts(facts, as_json=False)
+    if not current:
+        out.print("The configuration has changed since that run.")
