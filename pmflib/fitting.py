@@ -13,16 +13,8 @@ from pmflib.blocks import DenseBlock
 from pmflib.choosing import MAX_GROUPS, fit_chosen
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.duplicates import merge_duplicates
-from pmflib.em import (
-    EMState,
-    EMStatistics,
-    Evaluate,
-    Smoothing,
-    em_statistics,
-    open_start,
-    run_em,
-    take_logs,
-)
+from pmflib.em import EMStatistics, Smoothing, em_statistics, take_logs
+from pmflib.em_loop import EMState, Evaluate, open_start, run_em
 from pmflib.errors import ConvergenceWarning, PmfError, RankError, SchemaError
 from pmflib.marginals import Marginals, estimate_singles
 from pmflib.model import JointPMF

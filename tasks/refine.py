@@ -12,7 +12,8 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
-from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, run_em
+from pmflib.em import EMStatistics, Smoothing
+from pmflib.em_loop import EMState, Evaluate, open_start, run_em
 from pmflib.errors import ConvergenceWarning
 from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em

@@ -9,17 +9,8 @@ from reference import e_step, make_codes, make_model, offsets_of, tables_of_code
 from pmflib.blocks import DenseBlock
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import ClusterConfig
-from pmflib.em import (
-    FLOOR,
-    EMState,
-    EMStatistics,
-    Smoothing,
-    em_statistics,
-    m_step,
-    open_start,
-    run_em,
-    take_logs,
-)
+from pmflib.em import FLOOR, EMStatistics, Smoothing, em_statistics, m_step, take_logs
+from pmflib.em_loop import EMState, open_start, run_em
 from pmflib.errors import PmfError
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import run_e_step

@@ -6,7 +6,8 @@ from reference import make_codes, make_model, offsets_of
 
 from pmflib.blocks import DenseBlock
 from pmflib.checkpoint import load_state, save_state
-from pmflib.em import EMState, Smoothing, em_statistics, estimate_gap, run_em, take_logs
+from pmflib.em import Smoothing, em_statistics, take_logs
+from pmflib.em_loop import EMState, estimate_gap, run_em
 from pmflib.fitting import fit_em
 from pmflib.squarem import extrapolate
 
