@@ -74,7 +74,7 @@ class EMState:
         return int(np.argmax(self.held_out)) if self.held_out else self.n_passes
 
 
-def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> EMState:
+def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> Model:
     """Start EM near a fit of the marginals, with nothing ruled out.
 
     EM never leaves a zero, and a fit of sampled marginals has many: a tenth of the prior is spread over all states, and
@@ -87,7 +87,7 @@ def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> E
     singles
         float64 of shape (n_levels,), PMF of each variable.
     """
-    return EMState(0.9 * prior + 0.1 / prior.size, 0.99 * factors + 0.01 * singles[:, None])
+    return 0.9 * prior + 0.1 / prior.size, 0.99 * factors + 0.01 * singles[:, None]
 
 
 Evaluate = Callable[[FloatArray, FloatArray], EMStatistics]
