@@ -11,9 +11,10 @@
 
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.fitting import FitResult, fit, fit_em
+from pmflib.fitting import FitResult, fit
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
+from pmflib.refining import fit_em
 from pmflib.schema import Schema, Variable
 
 __all__ = [

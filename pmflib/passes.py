@@ -13,8 +13,10 @@ from pmflib.blocks import Block
 from pmflib.counting import add_blocks
 from pmflib.duplicates import merge_duplicates
 from pmflib.em import EMStatistics, em_statistics, take_logs
+from pmflib.em_runs import merge_each
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
+from pmflib.squarem import Model
 from pmflib.store.samples import BlockReference, read_block
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
@@ -57,13 +59,11 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
     return total
 
 
-def run_e_step(
-    group: Group, offsets: IntArray, prior: FloatArray, factors: FloatArray
-) -> EMStatistics:
-    """Sufficient statistics of a group under a model."""
-    logs = take_logs(prior, factors)
-    return EMStatistics.merge(
-        [em_statistics(block, offsets, *logs) for block in iterate_distinct(group)]
+def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list[EMStatistics]:
+    """Sufficient statistics of a group under each of several models; the blocks are read once."""
+    logs = [take_logs(*model) for model in models]
+    return merge_each(
+        [[em_statistics(block, offsets, *log) for log in logs] for block in iterate_distinct(group)]
     )
 
 
