@@ -3,12 +3,12 @@
     python benchmarks/scaling.py                              # 1e5 to 1e7 samples, a few minutes
     python benchmarks/scaling.py --largest 1e8                # 3 GB of codes, streamed from 1.1 GB of blocks
 
-Samples of 30 variables with 5 levels, 90 % observed, are drawn from a planted model and written as the pipeline writes
-them. For each size a process of its own counts all pairs, fold by fold, and makes EM passes of rank 20, both as a map
-over blocks that are read from the store each time; then it says how much memory it took at most. One thread works, and
-kernels are compiled before. Times are CPU seconds of the process, Dask, reading and decompressing included; peaks are of
-the resident memory, and "growth" is what they are above the memory of a process that has made its first small count
-and pass.
+Samples of 30 variables with 5 levels, 90 % observed, are drawn from a planted model and written as the pipeline
+writes them. For each size a process of its own counts all pairs, fold by fold, and makes EM passes of rank 20, both as
+a map over blocks that are read from the store each time; then it says how much memory it took at most. One thread
+works, and kernels are compiled before. Times are CPU seconds of the process, Dask, reading and decompressing included;
+peaks are of the resident memory, and "growth" is what they are above the memory of a process that has made its first
+small count and pass.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pmflib.datasets import planted_factors
 from pmflib.em import EMStatistics
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import count_group, merge_tables, run_e_step
-from pmflib.plan import group_blocks
+from pmflib.plan import COUNTING_GROUPS, group_blocks
 from pmflib.sampling import sample_codes
 from pmflib.schema import Schema
 from pmflib.store.samples import BlockReference, SampleWriter, list_blocks
@@ -102,9 +102,8 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
             n_counted = 0
             for part in parts:
                 if part:
-                    table = run_blocks(
-                        client, count_group, group_blocks(part), merge_tables, offsets
-                    )
+                    fold = group_blocks(part, COUNTING_GROUPS)
+                    table = run_blocks(client, count_group, fold, merge_tables, offsets)
                     n_counted += int(np.trace(table))
             return n_counted
 
@@ -140,7 +139,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--largest", type=float, default=1e7, help="number of samples, at least 1e5")
+    parser.add_argument(
+        "--largest", type=float, default=1e7, help="number of samples, at least 1e5"
+    )
     parser.add_argument("--folder", type=Path, help="for the samples; by default a temporary one")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--passes", type=int, default=0, help=argparse.SUPPRESS)
