@@ -36,8 +36,9 @@ from pmflib.passes import Group, count_group, load_group, merge_tables, run_e_st
 from pmflib.plan import COUNTING_GROUPS, group_blocks
 from pmflib.schema import Schema
 from pmflib.store.samples import BlockReference, choose_block_rows
-from tasks.count import FOLDS_AHEAD
 
+FOLDS_AHEAD = 4
+"""Folds under way at a time, as in the stage that counts."""
 SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors(SCHEMA.cardinalities, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable, Callable, tuple]] = {
@@ -85,11 +86,13 @@ def choose_sizes(name: str, seconds: float) -> list[int]:
     """Rows of the blocks of a group that keeps the kernel of a work busy for some time."""
     function, _, shared = WORKS[name]
     full = choose_block_rows(N_VARIABLES)
-    group = make_group(0, [full])
-    function(group, *shared)
-    each = min(measure(lambda: function(group, *shared)) for _ in range(15)) / full
-    rows = int(seconds / each)
-    return [full] * (rows // full) + ([rows % full] if rows % full else [])
+    sizes = [full]
+    for _ in range(3):
+        group = make_group(0, sizes)
+        taken = min(measure(lambda group=group: function(group, *shared)) for _ in range(7))
+        rows = int(sum(sizes) * seconds / taken)
+        sizes = [full] * (rows // full) + ([rows % full] if rows % full else [])
+    return sizes
 
 
 def compare(

@@ -21,7 +21,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 FOLDS_AHEAD = 4
 """Folds counted while one is waited for."""

@@ -11,12 +11,12 @@ from typing import Any
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts
+from pmflib.counts import load_singles
 from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, run_em
 from pmflib.errors import ConvergenceWarning
 from pmflib.evaluation import split_folds
 from pmflib.fitting import choose_smoothing, finish_em
-from pmflib.marginals import estimate_singles
+from pmflib.marginals import smooth_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks
 from pmflib.passes import load_group, run_e_step
@@ -93,11 +93,10 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     begun = JointPMF.load(store.locate(start) / "model")
-    total = PairCounts.load_total(
-        store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
-    )
     offsets = begun.schema.offsets
-    singles = estimate_singles(total)
+    held_out = [*folds.validation, *folds.test]
+    seen = load_singles(store.locate(counts) / "pairs", without=held_out)
+    singles = smooth_singles(seen, offsets)
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
         plan.check(limit)
