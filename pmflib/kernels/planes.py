@@ -6,9 +6,9 @@ observed is all ones and costs nothing: (I - 1)^2 products for a pair of complet
 """
 
 import numpy as np
-from numba import njit
 
 from pmflib.arrays import IntArray
+from pmflib.kernels.saved_code import compile_kernel
 from pmflib.kernels.vectors import (
     LANES,
     STRIP_ROWS,
@@ -31,7 +31,7 @@ GROUP_ROWS = LANES * STRIP_ROWS
 """Rows packed at once: a plane gains 64 bytes, a line of cache."""
 
 
-@njit(nogil=True)
+@compile_kernel
 def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
     """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -41,7 +41,7 @@ def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-unty
         )
 
 
-@njit(nogil=True)
+@compile_kernel
 def pack_variable(strips, position, n_strips, planes, first, last, word):  # type: ignore[no-untyped-def]
     """Write the planes [first, last] of one variable, ``n_strips`` words from ``word`` on."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -52,7 +52,7 @@ def pack_variable(strips, position, n_strips, planes, first, last, word):  # typ
         planes[last, word + k] = mask_least(strips, position + k * size, 0)
 
 
-@njit(nogil=True)
+@compile_kernel
 def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[no-untyped-def]
     """Turn row-major codes into bit planes.
 
@@ -72,7 +72,7 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
                 pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, place)
 
 
-@njit(nogil=True)
+@compile_kernel
 def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped-def]
     """Count the ones of each plane, and add the products with planes of ones only, which need no multiplication.
 
@@ -92,7 +92,7 @@ def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped
                     sums[full, plane] += ones[plane]
 
 
-@njit(nogil=True)
+@compile_kernel
 def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-untyped-def]
     """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
 
