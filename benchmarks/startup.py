@@ -16,7 +16,14 @@ import subprocess
 import sys
 import tempfile
 
-IMPORTS = ["pmflib", "numba", "pmflib.kernels.planes", "pmflib.parallel", "tasks.count", "flows.cli"]
+IMPORTS = [
+    "pmflib",
+    "numba",
+    "pmflib.kernels.planes",
+    "pmflib.parallel",
+    "tasks.count",
+    "flows.cli",
+]
 
 SETUP = """
 import time
@@ -33,7 +40,10 @@ sparse = block.to_sparse(offsets)
 """
 CALLS = {
     "scatter": ("from pmflib.kernels.pairs import add_dense", "add_dense(codes, offsets, table)"),
-    "bit planes": ("from pmflib.kernels.planes import add_planes", "add_planes(codes, offsets, table)"),
+    "bit planes": (
+        "from pmflib.kernels.planes import add_planes",
+        "add_planes(codes, offsets, table)",
+    ),
     "tiles": (
         "from pmflib.kernels.tiles import add_tiles",
         "add_tiles(sparse.indptr, sparse.indices, offsets, table)",

@@ -25,7 +25,9 @@ import numba
 try:
     from numba.core.caching import FunctionCache
     from numba.core.serialize import dumps
-except ImportError:  # parts that numba does not promise to keep: without them, each process compiles
+except (
+    ImportError
+):  # parts that numba does not promise to keep: without them, each process compiles
     FunctionCache = object
 
 DIGEST_BYTES = 32
