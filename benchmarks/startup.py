@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py
 
-Every line is a process of its own, three times over, medians: CPU seconds of the first call on a few rows, with an empty
-folder for compiled code ("cold") and with the folder that another process has filled ("warm"). Modules that the call
-needs are imported before.
+Every figure is the median of processes of their own: CPU seconds of an import, over those of Python alone, and of the
+first call on a few rows, with an empty folder for compiled code ("cold") and with the folder that another process has
+filled ("warm"). Modules that the call needs are imported before.
 """
 
 from __future__ import annotations
