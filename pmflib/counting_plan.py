@@ -31,7 +31,9 @@ SAMPLED_ROWS = 256
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
 COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
-"""What the first call of a process costs, over that of the scatter, nanoseconds."""
+"""What the first call on a machine costs, over that of the scatter, nanoseconds."""
+LOAD_NS = 1e8
+"""The same where another process has left its compiled code."""
 PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
 """Environment variable: any text in it keeps counting to plain numba."""
 
@@ -130,9 +132,9 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
 def choose_method(block: Block, offsets: IntArray) -> Method:
     """Choose how to count a block.
 
-    A kernel is compiled by each process that calls it. The scatter goes on until what another method would have
-    saved so far in this process pays for compiling that one, so a small job never waits for a compiler and a large
-    one loses at most as much again.
+    A kernel is compiled by the first process that calls it, and loaded by others. The scatter goes on until what
+    another method would have saved so far in this process pays for that, so a small job never waits for a compiler
+    and a large one loses at most as much again.
 
     Parameters
     ----------
@@ -153,9 +155,26 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
         return best
     # threads that race here lose a saving, and compile a block later
     _saved[best] = _saved.get(best, 0.0) + costs["scatter"] - costs[best]
-    if _saved[best] < COMPILE_NS[best]:
+    if _saved[best] < min(LOAD_NS, COMPILE_NS[best]):
+        return "scatter"
+    if _saved[best] < COMPILE_NS[best] and not is_compiled(best):
         return "scatter"
     return best if isinstance(block, SparseBlock) or vector_code_works(best) else "scatter"
+
+
+@cache
+def is_compiled(method: Method) -> bool:
+    """Whether code of a method's largest kernel was on disk when first asked."""
+    try:
+        if method == "planes":
+            from pmflib.kernels.planes import add_codes as kernel
+        else:
+            from pmflib.kernels.tiles import fill_tile as kernel
+    except ImportError:
+        return False
+    from pmflib.kernels.saved_code import has_saved_code
+
+    return has_saved_code(kernel)
 
 
 @cache

@@ -180,10 +180,7 @@ class PairCounts:
             If a fold to leave out is not there.
         """
         schema, n_rows = _read_header(Path(path))
-        left_out = set(without)
-        if outside := sorted(left_out - set(range(n_rows.size))):
-            raise SchemaError(f"folds {outside} are outside [0, {n_rows.size})")
-        folds = [fold for fold in range(n_rows.size) if fold not in left_out]
+        folds = _leave_out(without, n_rows.size)
         total = cls.zero(schema, 1)
         with refuse_damage(Path(path)):
             group = open_group(Path(path))
@@ -227,6 +224,7 @@ class CountsWriter:
             chunk_rows=1,
         )
         self._samples = np.zeros(n_folds, np.int64)
+        self._singles = np.zeros((n_folds, schema.n_levels), np.int64)
         self._support = np.zeros((schema.n_variables,) * 2, np.int64)
 
     def write(self, fold: int, table: IntArray, n_rows: int) -> None:
@@ -243,16 +241,55 @@ class CountsWriter:
         """
         self._counts[fold] = table
         self._samples[fold] = n_rows
+        self._singles[fold] = table.diagonal()
         self._support += sum_by_pair(table, self.schema.offsets)
 
     def close(self) -> None:
-        """Write the samples of each fold, and the supports of the pairs: samples that hold both variables."""
+        """Write what is asked for without the tables: samples and single counts of each fold, supports of the pairs.
+
+        The support of a pair is the number of samples that hold both variables.
+        """
         support = self._support + np.triu(self._support, 1).T
         arrays = {
             "samples": (self._samples, ("fold",)),
+            "singles": (self._singles, ("fold", "level")),
             "support": (support, ("variable", "co_variable")),
         }
         add_arrays(self._group, arrays)
+
+
+def load_singles(path: str | Path, *, without: Iterable[int] = ()) -> IntArray:
+    """Read how often each level occurs, without reading the tables of the pairs.
+
+    Parameters
+    ----------
+    path
+        Where `PairCounts.save` wrote.
+    without
+        Folds to leave out.
+
+    Returns
+    -------
+    int64 of shape (n_levels,): samples that hold each level.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    SchemaError
+        If a fold to leave out is not there.
+    """
+    check_kind(Path(path), KIND)
+    by_fold = read_arrays(Path(path), ["singles"])[0]["singles"]
+    singles: IntArray = by_fold[_leave_out(without, len(by_fold))].sum(axis=0)
+    return singles
+
+
+def _leave_out(without: Iterable[int], n_folds: int) -> list[int]:
+    left_out = set(without)
+    if outside := sorted(left_out - set(range(n_folds))):
+        raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
+    return [fold for fold in range(n_folds) if fold not in left_out]
 
 
 def _read_header(path: Path) -> tuple[Schema, IntArray]:

@@ -65,18 +65,25 @@ class Marginals:
 
 
 def estimate_singles(counts: PairCounts) -> FloatArray:
+    """`smooth_singles` of counts; their folds are added up."""
+    seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
+    return smooth_singles(seen, counts.schema.offsets)
+
+
+def smooth_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
     """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
 
     Parameters
     ----------
-    counts
-        Co-occurrence counts; their folds are added up.
+    seen
+        int64 of shape (n_levels,), samples that hold each level.
+    offsets
+        int64 of shape (n_variables + 1,).
 
     Returns
     -------
     float64 of shape (n_levels,), positive, sums to 1 over each variable; uniform where it was never observed.
     """
-    offsets = counts.schema.offsets
-    seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0) + 0.5
-    singles: FloatArray = seen / np.repeat(np.add.reduceat(seen, offsets[:-1]), np.diff(offsets))
+    mass = seen + 0.5
+    singles: FloatArray = mass / np.repeat(np.add.reduceat(mass, offsets[:-1]), np.diff(offsets))
     return singles

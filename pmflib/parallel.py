@@ -31,6 +31,10 @@ and tasks that are cancelled then are no news."""
 
 RETRIES = 2
 """Times that a block is tried again when its task fails."""
+BUNDLES = 4
+"""Bundles of items that each thread must get for items to be bundled at all: fewer would leave threads idle."""
+SENT_BYTES = 1 << 16
+"""Size of what is sent along with each task, bytes; more is made a task of its own, which the others ask for."""
 
 
 @contextmanager
@@ -180,6 +184,7 @@ def start_blocks(
     merge: Callable[[Sequence[R]], R],
     *shared: Any,
     fan_in: int = FAN_IN,
+    bundle: bool = True,
 ) -> PendingResult[R]:
     """Map a function over items and merge the results in a tree whose shape depends on their number alone.
 
@@ -197,6 +202,9 @@ def start_blocks(
         Sent once for all items; may be large.
     fan_in
         Results merged at a time, at least 2.
+    bundle
+        Whether a worker may hold ``fan_in`` results at a time: where there are many more items than threads, a Dask
+        task then works on that many, and merges them, a branch of the same tree.
 
     Returns
     -------
@@ -208,16 +216,34 @@ def start_blocks(
             level = [merge(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
         return PendingResult(level[0], ())
     # parameters are the argument of a task, not scattered data: they can be made again when a worker is lost
-    sent = [client.submit(_give_back, value, pure=False) for value in shared]
+    sent = [
+        value
+        if getattr(value, "nbytes", SENT_BYTES + 1) <= SENT_BYTES
+        else client.submit(_give_back, value, pure=False)
+        for value in shared
+    ]
+    work: Callable[..., R] = function
+    parts, fixed = list(items), list(sent)
+    if bundle and len(items) >= fan_in * BUNDLES * count_threads(client):
+        work = _run_bundle
+        parts = [parts[i : i + fan_in] for i in range(0, len(parts), fan_in)]
+        fixed = [function, merge, *sent]
     options = {"pure": False, "retries": RETRIES}
-    leaves = client.map(
-        function, list(items), *([future] * len(items) for future in sent), **options
-    )
+    leaves = client.map(work, parts, *([value] * len(parts) for value in fixed), **options)
     futures = leaves
     while len(futures) > 1:
-        parts = [futures[i : i + fan_in] for i in range(0, len(futures), fan_in)]
-        futures = client.map(merge, parts, **options)
+        branches = [futures[i : i + fan_in] for i in range(0, len(futures), fan_in)]
+        futures = client.map(merge, branches, **options)
     return PendingResult(futures[0], leaves)
+
+
+def _run_bundle(
+    items: Sequence[Any],
+    function: Callable[..., R],
+    merge: Callable[[Sequence[R]], R],
+    *shared: Any,
+) -> R:
+    return merge([function(item, *shared) for item in items])
 
 
 def run_blocks(

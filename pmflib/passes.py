@@ -17,7 +17,7 @@ from pmflib.em_runs import merge_each
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
 from pmflib.squarem import Model
-from pmflib.store.samples import BlockReference, read_block
+from pmflib.store.samples import BlockReference, read_blocks
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
 """Blocks, or where they are."""
@@ -25,8 +25,8 @@ Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
 
 def iterate_blocks(group: Group) -> Iterator[Block]:
     """Blocks of a group, one at a time; references are read as they come."""
-    for item in group:
-        yield read_block(item) if isinstance(item, BlockReference) else item
+    yield from read_blocks(item for item in group if isinstance(item, BlockReference))
+    yield from (item for item in group if not isinstance(item, BlockReference))
 
 
 def iterate_distinct(group: Group) -> Iterator[Block]:
@@ -35,8 +35,9 @@ def iterate_distinct(group: Group) -> Iterator[Block]:
     Whether blocks are kept in memory or read again for every pass must not change the result: they are merged either
     way, and loaded blocks are taken as they are.
     """
-    for item in group:
-        yield merge_duplicates(read_block(item)) if isinstance(item, BlockReference) else item
+    read = read_blocks(item for item in group if isinstance(item, BlockReference))
+    yield from map(merge_duplicates, read)
+    yield from (item for item in group if not isinstance(item, BlockReference))
 
 
 def load_group(group: Sequence[BlockReference]) -> list[Block]:
@@ -72,8 +73,8 @@ def score_group(
 ) -> HeldOutScores:
     """Held-out scores of a group; a cell is hidden by its place in its partition, whoever asks."""
     parts = []
-    for reference in group:
-        codes = read_block(reference).to_codes(model.schema.offsets)
+    for reference, block in zip(group, read_blocks(group), strict=True):
+        codes = block.to_codes(model.schema.offsets)
         # a partition's folder is named by its digest
         key = int(Path(reference.path).parent.name[:12], 16) ^ seed
         hidden = choose_hidden(codes, np.arange(reference.start, reference.stop), share, key)

@@ -12,15 +12,20 @@ from pmflib.store.samples import BLOCK_BYTES, BlockReference
 FAN_IN = 8
 """Partial results merged at a time."""
 
-MIN_GROUP = 1 << 20
-MAX_GROUP = 1 << 24
-"""Observed cells in a group of blocks, one Dask task: from tens of milliseconds to about a second of work."""
+MIN_GROUP = 1 << 22
+MAX_GROUP = 1 << 26
+"""Observed cells in a group of blocks, one Dask task: from about ten milliseconds of work to about a second. A task
+costs Dask one to three milliseconds."""
 WANTED_GROUPS = 64
+COUNTING_GROUPS = 16
+"""Groups wanted of a fold that is counted: several folds are counted at a time."""
 BLOCK_COST = 1 << 15
 """What opening a block costs, in observed cells: many small blocks are work too."""
 
 
-def group_blocks(blocks: Sequence[BlockReference]) -> list[list[BlockReference]]:
+def group_blocks(
+    blocks: Sequence[BlockReference], n_wanted: int = WANTED_GROUPS
+) -> list[list[BlockReference]]:
     """Put consecutive blocks together until a group is worth a task.
 
     The groups depend on the blocks alone, never on the workers: floating-point sums over them are the same bits
@@ -30,13 +35,15 @@ def group_blocks(blocks: Sequence[BlockReference]) -> list[list[BlockReference]]
     ----------
     blocks
         In the order of the dataset.
+    n_wanted
+        Groups, unless they would be too small or too large.
 
     Returns
     -------
     Groups in order; none for no blocks.
     """
     total = sum(block.n_observed + BLOCK_COST for block in blocks)
-    target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS))
+    target = min(MAX_GROUP, max(MIN_GROUP, total // n_wanted))
     groups: list[list[BlockReference]] = []
     filled = target
     for block in blocks:
@@ -122,7 +129,8 @@ def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> Memo
         {
             f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 6
             * table,
-            f"sufficient statistics, one per thread and {FAN_IN} to merge": (n_threads + FAN_IN + 2)
+            f"sufficient statistics, {FAN_IN} to merge by each thread": (n_threads + 1)
+            * (FAN_IN + 2)
             * table,
             "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
             "sample blocks": n_threads * 4 * BLOCK_BYTES,

@@ -16,6 +16,7 @@ from pmflib.em_runs import Runs, take_one
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting import FitResult, Method
 from pmflib.hashing import assign_folds
+from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
 from pmflib.recipes import (
     KINDS_OF_MEMBERS,
@@ -156,7 +157,10 @@ class _Task:
     def prepare(self, codes: IntArray, held_out: IntArray | None = None) -> tuple[Runs, Starts]:
         """Runs on some samples, and starts from their counts."""
         offsets = self.schema.offsets
-        starts = Starts(count_pairs(codes, self.schema), self.rank, self.seed, self.made)
+        counts = count_pairs(codes, self.schema)
+        starts = Starts(
+            lambda: counts, estimate_singles(counts), offsets, self.rank, self.seed, self.made
+        )
         evaluate = Samples(codes, offsets, self.rank).evaluate_each
         validate = None
         if held_out is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import cast
 
 import numpy as np
 
+from pmflib.arrays import FloatArray, IntArray
 from pmflib.counts import PairCounts
 from pmflib.em_loop import open_start
 from pmflib.fitting import Method, fit
-from pmflib.marginals import estimate_singles
+from pmflib.solvers.random_start import start_random
 from pmflib.squarem import Model
 
 
@@ -19,8 +21,12 @@ class Starts:
 
     Parameters
     ----------
-    counts
-        Co-occurrence counts of the training samples.
+    load_counts
+        Gives the co-occurrence counts of the training samples; called when a start needs them, for they may be large.
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    offsets
+        int64 of shape (n_variables + 1,).
     rank
         Number of latent states.
     seed
@@ -30,11 +36,18 @@ class Starts:
     """
 
     def __init__(
-        self, counts: PairCounts, rank: int, seed: int, made: Mapping[str, Model] | None = None
+        self,
+        load_counts: Callable[[], PairCounts],
+        singles: FloatArray,
+        offsets: IntArray,
+        rank: int,
+        seed: int,
+        made: Mapping[str, Model] | None = None,
     ) -> None:
-        self.singles = estimate_singles(counts)
+        self.singles = singles
         self.notes: tuple[str, ...] = ()
-        self._counts, self._rank, self._seed = counts, rank, seed
+        self._load_counts = cache(load_counts)
+        self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(kind, 0): model for kind, model in (made or {}).items()}
 
     def __call__(self, kind: str, number: int) -> list[Model]:
@@ -44,10 +57,13 @@ class Starts:
     def _make(self, kind: str, k: int) -> Model:
         if (kind, k) not in self._made:
             generator = np.random.default_rng([self._seed, k])
-            found = fit(self._counts, self._rank, method=cast(Method, kind), rng=generator)
-            model = found.model.prior, found.model.factors
-            self.notes += tuple(note for note in found.notes if note not in self.notes)
-            self._made[kind, k] = (
-                model if found.method == "random" else open_start(*model, self.singles)
-            )
+            self._made[kind, k] = self._draw(kind, generator)
         return self._made[kind, k]
+
+    def _draw(self, kind: str, rng: np.random.Generator) -> Model:
+        if kind == "random":
+            return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
+        found = fit(self._load_counts(), self._rank, method=cast(Method, kind), rng=rng)
+        self.notes += tuple(note for note in found.notes if note not in self.notes)
+        model = found.model.prior, found.model.factors
+        return model if found.method == "random" else open_start(*model, self.singles)

@@ -15,13 +15,13 @@ from pmflib.config import PipelineConfig
 from pmflib.counts import CountsWriter
 from pmflib.parallel import PendingResult, count_threads, start_blocks
 from pmflib.passes import count_group, merge_tables
-from pmflib.plan import group_blocks, plan_counting
+from pmflib.plan import COUNTING_GROUPS, group_blocks, plan_counting
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 FOLDS_AHEAD = 4
 """Folds counted while one is waited for."""
@@ -81,8 +81,11 @@ def _write(
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
 
         def start(fold: int) -> PendingResult[IntArray]:
-            groups = group_blocks(blocks[fold])
-            return start_blocks(client, count_group, groups, merge_tables, schema.offsets)
+            groups = group_blocks(blocks[fold], COUNTING_GROUPS)
+            # tables may be large: a worker holds one at a time
+            return start_blocks(
+                client, count_group, groups, merge_tables, schema.offsets, bundle=False
+            )
 
         pending: dict[int, PendingResult[IntArray]] = {}
         n_rows = 0

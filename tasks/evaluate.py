@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts
+from pmflib.counts import load_singles
 from pmflib.evaluation import MEASURES, HeldOutScores, split_folds
-from pmflib.marginals import estimate_singles
+from pmflib.marginals import smooth_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import run_blocks
 from pmflib.passes import score_group
@@ -77,9 +77,8 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     model = JointPMF.load(store.locate(reference) / "model")
-    total = PairCounts.load_total(
-        store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
-    )
+    held_out = [*folds.validation, *folds.test]
+    seen = load_singles(store.locate(counts) / "pairs", without=held_out)
     groups = group_blocks(list_dataset_blocks(store, dataset, folds.test))
     if groups:
         with open_workers(config, address) as (client, _):
@@ -89,7 +88,7 @@ def _write(
                 groups,
                 HeldOutScores.merge,
                 model,
-                estimate_singles(total),
+                smooth_singles(seen, model.schema.offsets),
                 config.evaluate.hide,
                 config.seed,
             )

@@ -11,13 +11,13 @@ from typing import Any
 from pmflib.arrays import IntArray
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts, count_pairs
+from pmflib.counts import PairCounts, count_pairs, load_singles
 from pmflib.em import EMStatistics
 from pmflib.em_loop import EMState, open_start
 from pmflib.em_runs import EvaluateModels, Runs, merge_each, take_one
 from pmflib.evaluation import split_folds
 from pmflib.fitting import FitResult
-from pmflib.marginals import estimate_singles
+from pmflib.marginals import estimate_singles, smooth_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, start_blocks
 from pmflib.passes import load_group, run_e_step
@@ -104,16 +104,21 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     begun = JointPMF.load(store.locate(start) / "model")
-    total = PairCounts.load_total(
-        store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
-    )
+    pairs, unseen = store.locate(counts) / "pairs", [*folds.validation, *folds.test]
     rank, offsets = begun.rank, begun.schema.offsets
     blocks = list_dataset_blocks(store, dataset, folds.train)
     held_out = list_dataset_blocks(store, dataset, folds.validation)
     options = Options.make(config.model.method, config.em.smoothing, config.em.members, rank)
     options = options.fit_to(sum(block.n_observed for block in blocks), rank)
-    opened = open_start(begun.prior, begun.factors, estimate_singles(total))
-    starts = Starts(total, rank, config.seed, {config.start_method: opened})
+    singles = smooth_singles(load_singles(pairs, without=unseen), offsets)
+    starts = Starts(
+        lambda: PairCounts.load_total(pairs, without=unseen),
+        singles,
+        offsets,
+        rank,
+        config.seed,
+        {config.start_method: open_start(begun.prior, begun.factors, singles)},
+    )
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, rank, count_threads(client), options.n_models)
         plan.check(limit)
@@ -161,7 +166,8 @@ def _distil(config: PipelineConfig, runs: Runs, average: JointPMF) -> tuple[FitR
     """Fit one model to samples drawn from an average; real samples are held out."""
     schema, rank = average.schema, config.em.distil
     drawn = average.sample(DRAWN_SAMPLES, config.seed)
-    starts = Starts(count_pairs(drawn, schema), rank, config.seed)
+    pairs = count_pairs(drawn, schema)
+    starts = Starts(lambda: pairs, estimate_singles(pairs), schema.offsets, rank, config.seed)
     of_drawn = replace(
         runs,
         evaluate=Samples(drawn, schema.offsets, rank).evaluate_each,

@@ -22,8 +22,9 @@ from pmflib.kernels.pairs import add_dense
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing saved yet."""
+    """Nothing saved yet, and nothing compiled by others."""
     monkeypatch.setattr(counting_plan, "_saved", {})
+    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: False)
     monkeypatch.delenv(counting_plan.PLAIN_VARIABLE, raising=False)
     vector_code_works.cache_clear()
 
@@ -118,6 +119,15 @@ def test_choose_method__compiles_when_savings_pay_for_it() -> None:
     costs = estimate_costs(measure_work(block, offsets))
     n_plain = int(COMPILE_NS["planes"] / (costs["scatter"] - costs["planes"]))
     assert 10 < n_plain < 200
+    methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
+    assert methods == ["scatter"] * n_plain + ["planes"] * 2
+
+
+def test_choose_method__compiled_code_is_used_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: True)
+    block, offsets = make_block(60_000, 30, 1.0)
+    costs = estimate_costs(measure_work(block, offsets))
+    n_plain = int(counting_plan.LOAD_NS / (costs["scatter"] - costs["planes"]))
     methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
     assert methods == ["scatter"] * n_plain + ["planes"] * 2
 

@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 from reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 from pmflib.blocks import DenseBlock
-from pmflib.counts import PairCounts, add_block, count_pairs, sum_by_pair
+from pmflib.counts import PairCounts, add_block, count_pairs, load_singles, sum_by_pair
 from pmflib.errors import SchemaError, StoreError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -130,6 +132,17 @@ def test_load_total__training_counts_are_the_total_minus_folds(tmp_path, codes, 
     assert total.n_rows.tolist() == [rest.n_rows.sum()]
 
 
+@pytest.mark.parametrize("without", [(), (2,), (0, 4), range(5)])
+def test_load_singles__are_the_diagonal_of_the_training_counts(tmp_path, codes, without):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts.save(tmp_path / "pairs")
+    # the tables are not looked at
+    shutil.rmtree(tmp_path / "pairs" / "counts")
+    singles = load_singles(tmp_path / "pairs", without=iter(without))
+    rest = counts.select_folds(set(range(5)) - set(without))
+    assert np.array_equal(singles, np.diagonal(rest.to_dense()))
+
+
 def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
     counts = count_pairs(codes, CARDINALITIES, n_folds=2)
     counts.save(tmp_path / "pairs")
@@ -137,6 +150,8 @@ def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
         counts.select_folds([-1, 0, 2])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
         PairCounts.load_total(tmp_path / "pairs", without=[9])
+    with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
+        load_singles(tmp_path / "pairs", without=[9])
 
 
 def test_load__refuses_what_is_not_there_or_damaged(tmp_path, codes):

@@ -1,11 +1,13 @@
 import time
 
+import numpy as np
 import pytest
 from distributed import Client
 
 from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.parallel import (
+    BUNDLES,
     check_workers_see,
     count_threads,
     find_memory_limit,
@@ -40,6 +42,35 @@ def give_back(item):
 )
 def test_run_blocks__tree_depends_on_the_number_of_items_alone(client, n_items, tree):
     assert run_blocks(client, give_back, range(n_items), list, fan_in=3) == tree
+
+
+@pytest.mark.parametrize("n_items", [47, 48, 49, 64, 100])
+def test_run_blocks__many_items_in_bundles_are_merged_in_the_same_tree(thread_client, n_items):
+    pending = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3)
+    assert pending.wait() == run_blocks(None, give_back, range(n_items), list, fan_in=3)
+    assert len(pending.leaves) in (n_items, -(-n_items // 3))
+    alone = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3, bundle=False)
+    assert alone.wait() == pending.wait()
+    assert len(alone.leaves) == n_items
+
+
+def test_start_blocks__bundles_leave_no_thread_idle(thread_client):
+    n_items = BUNDLES * count_threads(thread_client) * 3
+    assert (
+        len(start_blocks(thread_client, give_back, range(n_items), list, fan_in=3).leaves)
+        == n_items // 3
+    )
+    few = start_blocks(thread_client, give_back, range(n_items - 1), list, fan_in=3)
+    assert len(few.leaves) == n_items - 1
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_run_blocks__shared_arrays_of_any_size(client, size):
+    shared = np.arange(size)
+    assert (
+        run_blocks(client, lambda item, array: int(array[-1]) + item, [0, 1], sum, shared)
+        == 2 * size - 1
+    )
 
 
 def test_run_blocks__first_items_may_come_last(client):

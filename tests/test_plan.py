@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from pmflib.errors import MemoryPlanError
 from pmflib.plan import (
     BLOCK_COST,
+    COUNTING_GROUPS,
     MAX_GROUP,
     MIN_GROUP,
     WANTED_GROUPS,
@@ -46,14 +47,20 @@ def test_group_blocks__a_group_is_full_with_its_last_block_and_not_before(sizes)
     ("size", "n_blocks", "n_groups"),
     [
         (1, 20, 1),
-        (1, 1000, 32),
-        (1, 100_000, 196),
+        (1, 1000, 8),
+        (1, 100_000, 64),
         (MIN_GROUP, 640, 64),
         (MAX_GROUP // 4, 1000, 250),
     ],
 )
 def test_group_blocks__tens_of_groups_unless_small_or_huge(size, n_blocks, n_groups):
     assert len(group_blocks(make_blocks([size] * n_blocks))) == n_groups
+
+
+def test_group_blocks__fewer_where_fewer_are_wanted():
+    blocks = make_blocks([MIN_GROUP] * 160)
+    assert len(group_blocks(blocks, COUNTING_GROUPS)) == COUNTING_GROUPS
+    assert len(group_blocks(make_blocks([MAX_GROUP] * 40), COUNTING_GROUPS)) == 40
 
 
 def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():

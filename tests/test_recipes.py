@@ -35,7 +35,7 @@ def prepare(train, held_out=None, rank=3, **options):
         validate = take_one(Samples(held_out, SCHEMA.offsets, rank).evaluate_each)
     evaluate = Samples(train, SCHEMA.offsets, rank).evaluate_each
     runs = Runs(evaluate, validate, SCHEMA.offsets, estimate_singles(counts), **options)
-    return runs, Starts(counts, rank, 0)
+    return runs, Starts(lambda: counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 
 
 @pytest.mark.parametrize("best", STRENGTHS)

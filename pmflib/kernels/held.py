@@ -1,16 +1,16 @@
 """Level indices of dense codes: what is observed, found 64 codes at a time."""
 
 import numpy as np
-from numba import njit
 
 from pmflib.arrays import IntArray
+from pmflib.kernels.saved_code import compile_kernel
 from pmflib.kernels.vectors import STRIP_ROWS, count_ones, mask_least
 
 WORD = STRIP_ROWS
 """Codes looked at together."""
 
 
-@njit(nogil=True)
+@compile_kernel
 def find_row(codes, start, first, n_variables):  # type: ignore[no-untyped-def]
     """Bits of the observed among the codes of a row from variable ``first`` on, at most 64."""
     mask = mask_least(codes, start + first, 0)
@@ -20,7 +20,7 @@ def find_row(codes, start, first, n_variables):  # type: ignore[no-untyped-def]
     return mask
 
 
-@njit(nogil=True)
+@compile_kernel
 def count_held(codes, stride, n_variables, indptr, first_row, stop_row):  # type: ignore[no-untyped-def]
     """Set ``indptr[row + 1]`` to ``indptr[row]`` and the number of observed codes of the row.
 
@@ -34,7 +34,7 @@ def count_held(codes, stride, n_variables, indptr, first_row, stop_row):  # type
         indptr[row + 1] = total
 
 
-@njit(nogil=True)
+@compile_kernel
 def write_held(codes, stride, offsets, indptr, indices, first_row, stop_row):  # type: ignore[no-untyped-def]
     """Write the level indices of rows that `count_held` measured. indices: int32 (indptr[-1],)."""
     n_variables = offsets.size - 1

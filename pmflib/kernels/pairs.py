@@ -1,10 +1,11 @@
 """Pair counting: one pass over a block, into the upper triangle of a table."""
 
 import numpy as np
-from numba import njit
+
+from pmflib.kernels.saved_code import compile_kernel
 
 
-@njit(nogil=True)
+@compile_kernel
 def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
     """Add the pairs of a dense block.
 
@@ -26,7 +27,7 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
                 counts[held[j]] += 1
 
 
-@njit(nogil=True)
+@compile_kernel
 def add_sparse(indptr, indices, table):  # type: ignore[no-untyped-def]
     """Add the pairs of a sparse block.
 

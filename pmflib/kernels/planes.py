@@ -6,9 +6,9 @@ observed is all ones and costs nothing: (I - 1)^2 products for a pair of complet
 """
 
 import numpy as np
-from numba import njit
 
 from pmflib.arrays import IntArray
+from pmflib.kernels.saved_code import compile_kernel
 from pmflib.kernels.vectors import (
     LANES,
     STRIP_ROWS,
@@ -31,7 +31,7 @@ GROUP_ROWS = LANES * STRIP_ROWS
 """Rows packed at once: a plane gains 64 bytes, a line of cache."""
 
 
-@njit(nogil=True)
+@compile_kernel
 def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
     """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -41,7 +41,7 @@ def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-unty
         )
 
 
-@njit(nogil=True)
+@compile_kernel
 def pack_variable(strips, position, n_strips, planes, first, last, word):  # type: ignore[no-untyped-def]
     """Write the planes [first, last] of one variable, ``n_strips`` words from ``word`` on."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -52,7 +52,7 @@ def pack_variable(strips, position, n_strips, planes, first, last, word):  # typ
         planes[last, word + k] = mask_least(strips, position + k * size, 0)
 
 
-@njit(nogil=True)
+@compile_kernel
 def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[no-untyped-def]
     """Turn row-major codes into bit planes.
 
@@ -72,7 +72,7 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
                 pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, place)
 
 
-@njit(nogil=True)
+@compile_kernel
 def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped-def]
     """Count the ones of each plane, and add the products with planes of ones only, which need no multiplication.
 
@@ -92,7 +92,7 @@ def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped
                     sums[full, plane] += ones[plane]
 
 
-@njit(nogil=True)
+@compile_kernel
 def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-untyped-def]
     """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
 
@@ -113,6 +113,42 @@ def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-unt
                 for p in range(TILE):
                     for q in range(TILE):
                         sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
+
+
+@compile_kernel
+def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owners, singles, sums):  # type: ignore[no-untyped-def]
+    """Count rows of codes, as many at a time as the planes hold: in one call, because a call costs as a hundred rows.
+
+    codes, stride: as for `pack_planes`; n_safe rows, whole groups of GROUP_ROWS, can be read. edge, width: the same for
+    the n_edge rows that follow. planes: uint64 (n_levels + 1, n_words), the last zeros, the others overwritten; n_words
+    is a multiple of LANES. owners, sums: as for `multiply_planes`. singles: int64 (n_levels,), gain the ones.
+    """
+    n_levels, chunk_rows = singles.size, planes.shape[1] * STRIP_ROWS
+    ones, kept = np.empty(n_levels, np.int64), np.empty(n_levels + TILE, np.int64)
+    for start in range(0, n_safe + n_edge, chunk_rows):
+        stop = min(start + chunk_rows, n_safe + n_edge)
+        middle = min(max(start, n_safe), stop)
+        if start < middle:
+            word = np.int64(0)  # a literal would have a second version compiled
+            pack_planes(codes[start * stride :], middle - start, stride, offsets, planes, word)
+        if middle < stop:
+            rest, word = edge[(middle - n_safe) * width :], (middle - start) // STRIP_ROWS
+            # whole groups, so that no word is left of the chunk before
+            n_padded = (stop - middle + GROUP_ROWS - 1) // GROUP_ROWS * GROUP_ROWS
+            pack_planes(rest, n_padded, width, offsets, planes, word)
+        n_rows = stop - start
+        n_words = (n_rows + GROUP_ROWS - 1) // GROUP_ROWS * LANES
+        add_margins(planes, n_words, n_rows, ones, sums)
+        n_kept = 0
+        for plane in range(n_levels):
+            singles[plane] += ones[plane]
+            if 0 < ones[plane] < n_rows:
+                kept[n_kept] = plane
+                n_kept += 1
+        while n_kept % TILE:
+            kept[n_kept] = n_levels
+            n_kept += 1
+        multiply_planes(planes, n_words, kept[:n_kept], owners, sums)
 
 
 def choose_chunk_rows(n_levels: int) -> int:
@@ -137,8 +173,8 @@ class PlaneCounter:
         n_levels = int(offsets[-1])
         self.offsets = offsets
         self.n_rows = 0
-        self._chunk_rows = choose_chunk_rows(n_levels)
-        self._planes = np.zeros((n_levels + 1, self._chunk_rows // STRIP_ROWS), np.uint64)
+        n_words = choose_chunk_rows(n_levels) // STRIP_ROWS
+        self._planes = np.zeros((n_levels + 1, n_words), np.uint64)
         self._owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
         self._sums = np.zeros((n_levels + 1, n_levels + 1), np.int32)
         self._singles = np.zeros(n_levels, np.int64)
@@ -154,35 +190,24 @@ class PlaneCounter:
             int64 of shape (n_levels, n_levels); its upper triangle grows, now or in `flush`.
         """
         codes = np.ascontiguousarray(codes)
-        ones = np.empty_like(self._singles)
-        for start in range(0, len(codes), self._chunk_rows):
-            n_rows = min(self._chunk_rows, len(codes) - start)
-            if self.n_rows + n_rows > MAX_ROWS:
+        for start in range(0, len(codes), MAX_ROWS):
+            part = codes[start : start + MAX_ROWS]
+            if self.n_rows + len(part) > MAX_ROWS:
                 self.flush(table)
-            self.n_rows += n_rows
-            n_words = self._pack(codes[start:], n_rows)
-            add_margins(self._planes, n_words, n_rows, ones, self._sums)
-            kept = np.flatnonzero((ones > 0) & (ones < n_rows))
-            filled = np.full(-(-kept.size // TILE) * TILE, ones.size)
-            filled[: kept.size] = kept
-            multiply_planes(self._planes, n_words, filled, self._owners, self._sums)
-            self._singles += ones
+            self.n_rows += len(part)
+            self._add(part)
 
-    def _pack(self, codes: IntArray, n_rows: int) -> int:
-        """Pack the first rows of codes, the last ones from a copy if there is no room behind them; return the words."""
-        n_variables = codes.shape[1]
+    def _add(self, codes: IntArray) -> None:
+        """Count rows, the last ones from a copy: vectors read past a row's end."""
+        n_rows, n_variables = codes.shape
         width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
-        n_padded = -(-n_rows // GROUP_ROWS) * GROUP_ROWS
         n_safe = max(0, (codes.size - width) // n_variables + 1)
         n_safe = min(n_rows, n_safe) // GROUP_ROWS * GROUP_ROWS
-        if n_safe:
-            pack_planes(codes.reshape(-1), n_safe, n_variables, self.offsets, self._planes, 0)
-        if n_safe < n_rows:
-            edge = np.full((n_padded - n_safe, width), -1, codes.dtype)
-            edge[: n_rows - n_safe, :n_variables] = codes[n_safe:n_rows]
-            word = n_safe // STRIP_ROWS
-            pack_planes(edge.reshape(-1), len(edge), width, self.offsets, self._planes, word)
-        return n_padded // STRIP_ROWS
+        n_edge = n_rows - n_safe
+        edge = np.full((-(-n_edge // GROUP_ROWS) * GROUP_ROWS, width), -1, codes.dtype)
+        edge[:n_edge, :n_variables] = codes[n_safe:]
+        parts = codes.reshape(-1), n_safe, n_variables, edge.reshape(-1), n_edge, width
+        add_codes(*parts, self.offsets, self._planes, self._owners, self._singles, self._sums)
 
     def flush(self, table: IntArray) -> None:
         """Turn counts of "observed" into counts of the last level, and add all to the table."""

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from pmflib.kernels.saved_code import compile_kernel
 
 _ROW_START, _FIELD_START, _BARE, _QUOTED, _CLOSED = range(5)
 
 
-@njit(nogil=True)
+@compile_kernel
 def scan_records(
     data: npt.NDArray[np.uint8],
     delimiter: int,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from pmflib.kernels.saved_code import compile_kernel
 
 EMPTY = 1
 PADDED = 2
@@ -15,7 +16,7 @@ FOREIGN = 4
 """A text with a byte above 0x7f."""
 
 
-@njit(nogil=True)
+@compile_kernel
 def hash_texts(
     data: npt.NDArray[np.uint8],
     ends: npt.NDArray[np.int32],

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pmflib.errors import SchemaError
 from pmflib.schema.variable import DEFAULT_MISSING, Variable, as_text, read_number
@@ -43,7 +42,7 @@ class LevelCensus:
             raise SchemaError(
                 f"a column holds {column.type}; a value is a text, a number or a boolean"
             )
-        seen = pc.value_counts(column)
+        seen = column.value_counts()
         for value, count in zip(
             seen.field("values").to_pylist(), seen.field("counts").to_pylist(), strict=True
         ):

@@ -7,15 +7,16 @@ that makes it nonnegative.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.sparse import csr_array
-from scipy.sparse.linalg import eigsh
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, RankError, SchemaError
 from pmflib.solvers.pairwise import check_limits
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Up to so many rows all eigenvalues are computed: exact, and as fast.
 _DENSE = 300
@@ -68,13 +69,17 @@ def root_of(matrix: FloatArray | csr_array, rank: int) -> FloatArray:
     RankError
         If the rank is outside [1, n].
     """
+    # SciPy takes a third of the time to load pmflib
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import eigsh
+
     n_rows = matrix.shape[0]
     if matrix.shape != (n_rows, n_rows):
         raise SchemaError(f"matrix has shape {matrix.shape}; pass a square one")
     if not 1 <= rank <= n_rows:
         raise RankError(f"rank is {rank}, outside [1, {n_rows}], the rows of the matrix")
     if n_rows <= _DENSE or 3 * rank > n_rows:
-        dense = np.asarray(matrix.toarray() if isinstance(matrix, csr_array) else matrix)
+        dense = np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
         values, vectors = eigh(dense, subset_by_index=(n_rows - rank, n_rows - 1))
     else:
         # A fixed start makes the Lanczos iteration repeatable.

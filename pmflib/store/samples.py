@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from pmflib.store.arrays import (
     read_rows,
     refuse_damage,
 )
+
+if TYPE_CHECKING:
+    import zarr
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
@@ -220,21 +223,34 @@ def list_blocks(path: Path) -> list[BlockReference]:
 
 
 def read_block(reference: BlockReference) -> Block:
-    """Read a block.
+    """Read a block: see `read_blocks`."""
+    return next(read_blocks([reference]))
+
+
+def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
+    """Read blocks, one at a time.
 
     Raises
     ------
     StoreError
-        If the partition is gone or damaged.
+        If a partition is gone or damaged.
     """
-    start, stop = reference.start, reference.stop
-    with refuse_damage(Path(reference.path)):
-        group = open_group(Path(reference.path))
-        if group.attrs["layout"] == "dense":
-            return DenseBlock(read_rows(group, "codes", start, stop))
-        ends = read_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
-        indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
-        indices = read_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
+    opened: tuple[str, zarr.Group] | None = None
+    for reference in references:
+        with refuse_damage(Path(reference.path)):
+            if opened is None or opened[0] != reference.path:
+                # a block is read in a few milliseconds, and opening its partition takes one of them
+                opened = reference.path, open_group(Path(reference.path))
+            block = _read_block(opened[1], reference.start, reference.stop)
+        yield block
+
+
+def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
+    if group.attrs["layout"] == "dense":
+        return DenseBlock(read_rows(group, "codes", start, stop))
+    ends = read_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
+    indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
+    indices = read_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
     return SparseBlock(indptr - indptr[0], indices)
 
 

@@ -53,9 +53,9 @@ def test_count__goes_on_after_the_last_fold_that_was_counted(counted, workers, m
             raise KeyboardInterrupt
         original_save(path, table, n_rows)
 
-    def start(*arguments):
+    def start(*arguments, **options):
         started.append(arguments)
-        return original_start(*arguments)
+        return original_start(*arguments, **options)
 
     monkeypatch.setattr(stage_module, "save_table", save_three)
     with pytest.raises(KeyboardInterrupt):
@@ -73,11 +73,11 @@ def test_count__few_folds_are_under_way_at_a_time(counted, workers, monkeypatch)
     original = stage_module.start_blocks
     under_way, most = 0, 0
 
-    def start(*arguments):
+    def start(*arguments, **options):
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     def listener(progress):
         nonlocal under_way
