@@ -1,3 +1,4 @@
+import resource
 import time
 
 import numpy as np
@@ -173,3 +174,21 @@ def test_find_memory_limit__leaves_room():
     import psutil
 
     assert 0 < find_memory_limit() < psutil.virtual_memory().total
+
+
+def test_start_workers__processes_keep_the_memory_of_blocks():
+    with (
+        start_workers(ClusterConfig(processes=True, workers=1)) as address,
+        open_client(address) as client,
+    ):
+        faults = client.submit(_touch_blocks).result()
+    # a block of 2 MiB is 512 pages, and all but the first find theirs
+    assert faults < 10 * 512
+
+
+def _touch_blocks():
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(100):
+            np.ones(2 << 20, np.int8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
