@@ -143,12 +143,13 @@ class RowTables:
     def __init__(
         self, block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
     ) -> None:
-        from pmflib.kernels.em import THRESHOLD, make_row_kernels
+        from pmflib.kernels.em import make_row_kernels
+        from pmflib.kernels.em_segments import THRESHOLD
         from pmflib.kernels.em_tables import fill_tables
 
-        n_vectors, n_panels = choose_panels(log_prior.size)
-        self.kernels = make_row_kernels(WIDTH, n_vectors, n_panels, plain=PLAIN)
-        self.padded = WIDTH * n_vectors * n_panels
+        width, n_vectors, n_panels = choose_panels(log_prior.size)
+        self.kernels = make_row_kernels(width, n_vectors, n_panels, plain=PLAIN)
+        self.padded = width * n_vectors * n_panels
         sizes = tuple(np.diff(offsets).tolist())
         self.layout = choose_layout(block.n_rows, block.n_observed, sizes, self.padded)
         numbering = _number_entries(sizes, self.layout)
@@ -168,8 +169,14 @@ class RowTables:
             self.log_scales,
         )
         self.model = (table, prior, numbering.levels, scaled_prior, scaled)
-        self.n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)))
-        self.products = allocate((self.n_batch + 1) * self.padded)
+        n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
+        self.work = (
+            allocate((n_batch + 1) * self.padded),
+            allocate(n_batch * n_panels * width),
+            allocate(n_batch * n_panels),
+            allocate(n_batch),
+            allocate(n_batch),
+        )
         self._block, self._offsets, self._numbering = block, offsets, numbering
 
     def iterate_lists(self) -> Iterator[tuple[slice, tuple[ListArray, IntArray, IntArray]]]:
@@ -183,8 +190,8 @@ class RowTables:
             block, self._offsets, self.layout, self._numbering
         )
         n_chunk = max(1, min(block.n_rows, CHUNK_ENTRIES // max(longest, 1)))
-        # one place beyond, which dense lists write and do not keep
-        entries = np.empty(n_chunk * longest + 1, np.int32)
+        # a few places beyond, which dense lists write and do not keep
+        entries = np.empty(n_chunk * longest + 8, np.int32)
         starts, stops = np.empty(n_chunk, np.int64), np.empty(n_chunk, np.int64)
         for first in range(0, block.n_rows, n_chunk):
             n_rows = min(n_chunk, block.n_rows - first)
@@ -192,11 +199,12 @@ class RowTables:
             yield slice(first, first + n_rows), (entries, starts[:n_rows], stops[:n_rows])
 
 
-def choose_panels(rank: int) -> tuple[int, int]:
-    """Vectors per panel, at most 8, and panels, so that a table row is padded by as little as can be."""
-    n_needed = -(-rank // WIDTH)
+def choose_panels(rank: int) -> tuple[int, int, int]:
+    """float64 per vector, vectors per panel, at most 8, and panels, so that a table row is padded by little."""
+    width = WIDTH
+    n_needed = -(-rank // width)
     n_panels = -(-n_needed // 8)
-    return -(-n_needed // n_panels), n_panels
+    return width, -(-n_needed // n_panels), n_panels
 
 
 def allocate(size: int) -> FloatArray:
@@ -216,8 +224,10 @@ def _choose_lists(
     if isinstance(block, DenseBlock):
         if not layout.group:
             return em_lists.list_dense_held, (block.codes,), (offsets,), offsets.size - 1
-        how = em_lists.make_dense_combined(layout.group)
-        return how, (block.codes,), (bases, steps, layout.complete), bases.size
+        how = em_lists.make_dense_combined(layout.group, plain=PLAIN)
+        wide = em_lists.arrange_keys(bases, steps, layout.group)
+        codes = np.ascontiguousarray(block.codes)
+        return how, (codes,), (bases, steps, *wide, layout.complete), bases.size
     source = (block.indptr, block.indices)
     sizes = np.diff(offsets)
     variables = np.repeat(np.arange(sizes.size), sizes)
@@ -256,11 +266,10 @@ def add_block(
     weights = np.ones(block.n_rows) if block.weights is None else block.weights
     weighted = block.weights is not None
     mass, states = allocate(len(levels) * tables.padded), allocate(tables.padded)
-    work = (tables.products, np.empty(tables.n_batch), mass, states)
     log_likelihood = 0.0
     for rows, lists in tables.iterate_lists():
         log_likelihood += tables.kernels.add_statistics(
-            *lists, weights[rows], weighted, *tables.model, *work
+            *lists, weights[rows], weighted, *tables.model, *tables.work, mass, states
         )
     by_entry = mass.reshape(len(levels), tables.padded)
     log_likelihood += collect_masses(by_entry, levels, tables.log_scales, level_mass)
@@ -286,6 +295,8 @@ def score_block(
         float64; a row with nothing observed gets 0, and the prior.
     """
     tables = RowTables(block, offsets, log_prior, log_factors)
-    scales = (tables.log_scales, tables.log_scale, tables.products)
+    scales = (tables.log_scales, tables.log_scale)
     for rows, lists in tables.iterate_lists():
-        tables.kernels.score(*lists, *tables.model, *scales, log_probs[rows], posteriors[rows])
+        tables.kernels.score(
+            *lists, *tables.model, *tables.work, *scales, log_probs[rows], posteriors[rows]
+        )

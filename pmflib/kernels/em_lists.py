@@ -6,47 +6,74 @@ observed gets an empty list.
 """
 
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
+
+from pmflib.kernels.combining import LISTED, count_read, make_combine
+
+Keys: TypeAlias = npt.NDArray[np.int32]
 
 
 @lru_cache
-def make_dense_combined(size):  # type: ignore[no-untyped-def]
-    """List combinations of ``size`` neighbouring variables of dense codes.
+def make_dense_combined(size, *, plain=False):  # type: ignore[no-untyped-def]
+    """List combinations of ``size`` neighbouring variables of dense codes, contiguous.
 
-    The size is a constant of the code, so that the compiler lists several combinations at a time.
+    Keys are bases and steps as `pmflib.row_tables.Entries` has them, the same as `arrange_keys` has them, and whether
+    every cell is observed. Beyond the lists there is room for 8 more entries.
     """
+    combine, n_read = make_combine(size), count_read(size)
+
+    @njit(nogil=True)
+    def list_row(codes, row, bases, steps, entries, at):  # type: ignore[no-untyped-def]
+        for j in range(bases.size):
+            entry = bases[j]
+            for v in range(j * size, min((j + 1) * size, codes.shape[1])):
+                entry += np.int32(codes[row, v]) * steps[v]
+            entries[at + j] = entry
 
     @njit(nogil=True)
     def list_rows(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
         codes = source[0]
-        bases, steps, complete = keys
+        bases, steps, wide_bases, wide_steps, complete = keys
         n_variables, n_lists = codes.shape[1], bases.size
-        n_whole = n_variables // size
+        n_fast = 0
+        if not plain:
+            # the last rows would read beyond the codes; what is written beyond a row is overwritten by the next
+            flat = codes.reshape(codes.size)
+            n_beyond = (wide_bases.size - LISTED) * size + n_read
+            n_fast = max(0, min(n_rows, (codes.size - n_beyond) // n_variables + 1 - first))
+            for s in range(n_fast):
+                for j in range(0, n_lists, LISTED):
+                    combine(
+                        flat, (first + s) * n_variables + j * size, wide_bases, wide_steps, j,
+                        entries, s * n_lists + j,
+                    )  # fmt: skip
+        for s in range(n_fast, n_rows):
+            list_row(codes, first + s, bases, steps, entries, s * n_lists)
         for s in range(n_rows):
-            at = s * n_lists
-            for j in range(n_whole):
-                entry = bases[j]
-                for k in range(size):
-                    entry += np.int32(codes[first + s, j * size + k]) * steps[j * size + k]
-                entries[at + j] = entry
-            if n_whole < n_lists:
-                entry = bases[n_whole]
-                for v in range(n_whole * size, n_variables):
-                    entry += np.int32(codes[first + s, v]) * steps[v]
-                entries[at + n_whole] = entry
-            starts[s] = stops[s] = at
-            if complete:
-                stops[s] += n_lists
-            else:
+            starts[s] = s * n_lists
+            stops[s] = starts[s] + n_lists
+            if not complete:
                 largest = codes[first + s, 0]
                 for v in range(1, n_variables):
                     largest = max(largest, codes[first + s, v])
-                if largest >= 0:
-                    stops[s] += n_lists
+                if largest < 0:
+                    stops[s] = starts[s]
 
     return list_rows
+
+
+def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
+    """Arrange keys as `pmflib.kernels.combining.make_combine` reads them: eights of lists, filled up with zeros."""
+    n_eights = -(-bases.size // LISTED)
+    wide_bases, wide_steps = (np.zeros(n_eights * LISTED * k, np.int32) for k in (1, size))
+    wide_bases[: bases.size] = bases
+    wide_steps[: steps.size] = steps
+    by_place = wide_steps.reshape(n_eights, LISTED, size).transpose(0, 2, 1)
+    return wide_bases, np.ascontiguousarray(by_place).ravel()
 
 
 @njit(nogil=True)

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-from pmflib.kernels.em import OUTER
+from pmflib.kernels.em_segments import OUTER
 
 
 @njit(**OUTER)
