@@ -34,7 +34,7 @@ SMALL_BLOCK = 1 << 15
 BATCH_BYTES = 24 << 10
 """Products of a batch of rows: they stay in the nearest cache."""
 MAX_BATCH = 64
-CHUNK_ENTRIES = 1 << 17
+CHUNK_ENTRIES = 1 << 15
 """Places in the lists of the samples that are worked on at a time."""
 WIDTH = 8
 """float64 per vector: one AVX-512 register, two of AVX2, four of NEON."""
@@ -263,8 +263,8 @@ def add_block(
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     levels, rank = tables.model[2], log_prior.size
-    weights = np.ones(block.n_rows) if block.weights is None else block.weights
     weighted = block.weights is not None
+    weights = np.empty(0) if block.weights is None else block.weights
     mass, states = allocate(len(levels) * tables.padded), allocate(tables.padded)
     log_likelihood = 0.0
     for rows, lists in tables.iterate_lists():

@@ -14,13 +14,10 @@ import numpy as np
 from numba import njit
 
 from pmflib.kernels.em_segments import INNER, LONG, MARGIN, OUTER, THRESHOLD, make_mend_row
-from pmflib.kernels.lanes import SUMMED, make_lanes
+from pmflib.kernels.lanes import ROWS, make_lanes
 from pmflib.kernels.plain_lanes import make_plain_lanes
 
-LARGE = 1e200
 LOG_2 = math.log(2.0)
-FRACTION, ONE, BIAS = (1 << 52) - 1, 1023 << 52, 1023
-"""Bits of a float64: those of the fraction, those of 1.0, and the exponent of 1.0."""
 
 
 class RowKernels(NamedTuple):
@@ -55,7 +52,7 @@ def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignor
     lanes = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
     multiply_batch = _make_multiply_batch(lanes, width, n_vectors, n_panels)
     return RowKernels(
-        _make_add_statistics(multiply_batch, lanes.spread, width * n_vectors, n_panels),
+        _make_add_statistics(multiply_batch, lanes, width * n_vectors, n_panels),
         _make_score(multiply_batch, width * n_vectors * n_panels),
     )
 
@@ -67,32 +64,36 @@ def _make_multiply_batch(lanes, width, n_vectors, n_panels):  # type: ignore[no-
     multiply, add_lanes = lanes.multiply, lanes.add_lanes
     mend_row = make_mend_row(multiply, panel, n_panels)
 
-    @njit(**INNER)
+    @njit(**INNER, forceinline=True)
     def multiply_batch(  # type: ignore[no-untyped-def]
         entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
-        products, sums, totals, logs,
+        products, sums, totals, logs, scales,
     ):  # fmt: skip
-        """Fill products and totals of rows ``begin + s``; where it returns True, totals lack a factor exp(logs)."""
+        """Fill products, totals and scales of rows ``begin + s``: a scale is 0 for a row with nothing observed, or 1.
+
+        Where it returns True, totals lack a factor exp(logs).
+        """
         n_batch = logs.size
         for s in range(n_rows):
             start, stop, at = starts[begin + s], stops[begin + s], s * padded
-            # a long row is left to be mended: its total becomes 0
-            long = stop - start > LONG
-            stop, threshold = (start, math.inf) if long else (stop, THRESHOLD)
+            scales[s] = start < stop
             for p in range(n_panels):
+                if stop - start > LONG:
+                    # left to be mended, as its total is 0
+                    for k in range(width):
+                        sums[(p * n_batch + s) * width + k] = 0.0
+                    continue
                 multiply(
                     table, entries, start, stop, padded, p * panel, prior, p * panel,
-                    products, at + p * panel, threshold, sums, (p * n_batch + s) * width,
+                    products, at + p * panel, THRESHOLD, sums, (p * n_batch + s) * width,
                 )  # fmt: skip
-        for s in range(0, n_batch * n_panels, SUMMED):
-            add_lanes(sums, s * width, totals, s)
+        doubtful = 0
+        for s in range(0, n_batch * n_panels, ROWS):
+            doubtful |= add_lanes(sums, s * width, totals, s, MARGIN * THRESHOLD)
         for p in range(1, n_panels):
             for s in range(n_rows):
                 totals[s] += totals[p * n_batch + s]
-        n_doubtful = 0
-        for s in range(n_rows):
-            n_doubtful += not totals[s] > MARGIN * THRESHOLD
-        if n_doubtful == 0:
+        if not doubtful:
             return False
         for s in range(n_rows):
             logs[s] = 0.0
@@ -106,71 +107,44 @@ def _make_multiply_batch(lanes, width, n_vectors, n_panels):  # type: ignore[no-
     return multiply_batch
 
 
-@njit(**INNER)
-def _take_exponents(totals, n_rows):  # type: ignore[no-untyped-def]
-    """Leave the fractions of normal positive numbers, in [1, 2); returns the sum of their binary exponents."""
-    bits = totals.view(np.int64)
-    exponents = 0
-    for s in range(n_rows):
-        exponents += (bits[s] >> 52) - BIAS
-        bits[s] = (bits[s] & FRACTION) | ONE
-    return exponents
-
-
-@njit(**INNER)
-def _multiply_all(values, n):  # type: ignore[no-untyped-def]
-    """Product of values, four at a time."""
-    a, b, c, d = 1.0, 1.0, 1.0, 1.0
-    for s in range(0, n - 3, 4):
-        a *= values[s]
-        b *= values[s + 1]
-        c *= values[s + 2]
-        d *= values[s + 3]
-    for s in range(n // 4 * 4, n):
-        a *= values[s]
-    return (a * b) * (c * d)
-
-
-def _make_add_statistics(multiply_batch, spread, panel, n_panels):  # type: ignore[no-untyped-def]
+def _make_add_statistics(multiply_batch, lanes, panel, n_panels):  # type: ignore[no-untyped-def]
     padded = panel * n_panels
+    divide, spread = lanes.divide, lanes.spread
 
     @njit(**OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales, mass, state_mass,
     ):  # fmt: skip
-        log_likelihood, exponents, running = 0.0, 0, 1.0
+        log_likelihood = 0.0
+        fractions, exponents = np.ones(ROWS), np.zeros(ROWS, np.int64)
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
             mended = multiply_batch(
                 entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
-                products, sums, totals, logs,
+                products, sums, totals, logs, scales,
             )  # fmt: skip
-            for s in range(n_rows):
-                # a row with nothing observed adds nothing
-                empty = stops[begin + s] == starts[begin + s]
-                scales[s] = 0.0 if empty else 1.0 / totals[s]
-                totals[s] = 1.0 if empty else totals[s]
             if weighted:
                 for s in range(n_rows):
                     scales[s] *= weights[begin + s]
-                    log_likelihood += weights[begin + s] * math.log(totals[s])
+                    log_likelihood += scales[s] * math.log(totals[s])
             if mended:
                 for s in range(n_rows):
-                    log_likelihood += logs[s] * (weights[begin + s] if weighted else 1.0)
-            if not weighted:
-                # one logarithm for many rows
-                exponents += _take_exponents(totals, n_rows)
-                running *= _multiply_all(totals, n_rows)
-                if running > LARGE:
-                    log_likelihood += math.log(running)
-                    running = 1.0
+                    log_likelihood += scales[s] * logs[s]
+            for s in range(n_rows, scales.size):
+                scales[s] = 0.0
+            divide(scales, totals, scales.size, fractions, exponents)
             for p in range(n_panels):
                 spread(
                     mass, entries, starts, stops, begin, n_rows, padded, p * panel,
                     products, scales, state_mass,
                 )  # fmt: skip
-        return log_likelihood + exponents * LOG_2 + math.log(running)
+        if not weighted:
+            # one logarithm for many rows
+            log_likelihood += exponents.sum() * LOG_2
+            for fraction in fractions:
+                log_likelihood += math.log(fraction)
+        return log_likelihood
 
     return add_statistics
 
@@ -185,7 +159,7 @@ def _make_score(multiply_batch, padded):  # type: ignore[no-untyped-def]
             n_rows = min(scales.size, starts.size - begin)
             mended = multiply_batch(
                 entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
-                products, sums, totals, logs,
+                products, sums, totals, logs, scales,
             )  # fmt: skip
             for s in range(n_rows):
                 start, stop = starts[begin + s], stops[begin + s]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -17,8 +18,11 @@ from pmflib.kernels.panels import INDEX, Panel, repeat, round_down
 
 LEAST = 2.0**-400
 """Least running product: two factors of at least 2**-300 leave it above the subnormal numbers, which are slow."""
-SUMMED = 8
-"""Vectors whose lanes are summed at once."""
+ROWS = 8
+"""Rows whose totals are worked on at once."""
+FRACTION_BITS, BIAS = 52, 1023
+FRACTION, ONE = (1 << FRACTION_BITS) - 1, BIAS << FRACTION_BITS
+"""Bits of a float64: those of the fraction, and those of 1.0."""
 IN_FLIGHT = 8
 """Vectors of masses loaded before the first is stored."""
 
@@ -32,7 +36,11 @@ class Lanes(NamedTuple):
     rows are int32. Products are raised to ``LEAST`` after every second row. What is not above the threshold in the end
     becomes 0; the rest is added up into ``width`` sums."""
     add_lanes: Callable[..., Any]
-    """(sums, sums_at, totals, totals_at): 8 totals of ``width`` sums each."""
+    """(sums, sums_at, totals, totals_at, bound) -> int: 8 totals of ``width`` sums each; 0 if all are above the bound."""
+    divide: Callable[..., Any]
+    """(scales, totals, n, fractions, exponents): of n totals, n a multiple of 8, the scales become quotients
+    ``scales[s] / totals[s]``. The product of the totals whose scale is not 0 is multiplied to the product of 8 fractions
+    in [1, 2), times 2 to the sum of 8 exponents, int64: one logarithm then does for many."""
     spread: Callable[..., Any]
     """(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals): for list s < n_lists, the
     panel of ``source[s * stride + column]`` times ``scales[s]`` is added to the panels that `multiply` would read for
@@ -51,7 +59,9 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
         Vectors per panel; at most 8, or registers run out.
     """
     panel = Panel(width, n_vectors)
-    return Lanes(_make_multiply(panel), _make_add_lanes(panel), _make_spread(panel))
+    return Lanes(
+        _make_multiply(panel), _make_add_lanes(panel), _make_divide(), _make_spread(panel)
+    )
 
 
 def _data(context: Any, builder: Any, signature: Any, args: Any, *places: int) -> list[Any]:
@@ -113,18 +123,59 @@ def _make_add_lanes(panel: Panel) -> Any:
         sums, totals = _data(context, builder, signature, args, 0, 2)
         rows = [
             panel.load_vector(builder, sums, builder.add(args[1], INDEX(row * panel.width)))
-            for row in range(SUMMED)
+            for row in range(ROWS)
         ]
+        bound, doubtful = panel.fill(builder, args[4]), None
         for k, values in enumerate(panel.add_lanes(builder, rows)):
             place = builder.add(args[3], INDEX(k * panel.width))
             panel.store_vector(builder, values, totals, place)
+            below = builder.fcmp_unordered("<=", values, bound)
+            doubtful = below if doubtful is None else builder.or_(doubtful, below)
+        return builder.zext(builder.bitcast(doubtful, ir.IntType(panel.width)), INDEX)
+
+    @intrinsic
+    def add_lanes(_, sums, sums_at, totals, totals_at, bound):  # type: ignore[no-untyped-def]
+        return types.int64(sums, types.intp, totals, types.intp, types.float64), generate
+
+    return add_lanes
+
+
+@lru_cache
+def _make_divide() -> Any:
+    eight = Panel(ROWS, 1)
+    integers = ir.VectorType(INDEX, ROWS)
+
+    def of(value: int) -> Any:
+        return ir.Constant(integers, [value] * ROWS)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        scales, totals, fractions, exponents = _data(context, builder, signature, args, 0, 1, 3, 4)
+        one, zero = eight.constant(1.0), eight.constant(0.0)
+        powers = builder.bitcast(exponents, fractions.type)
+
+        def divide(s: Any, now: list[Any]) -> list[Any]:
+            scale = eight.load_vector(builder, scales, s)
+            total = eight.load_vector(builder, totals, s)
+            total = builder.select(builder.fcmp_ordered(">", scale, zero), total, one)
+            eight.store_vector(builder, builder.fdiv(scale, total), scales, s)
+            bits = builder.bitcast(builder.fmul(now[0], total), integers)
+            power = builder.sub(builder.lshr(bits, of(FRACTION_BITS)), of(BIAS))
+            bits = builder.or_(builder.and_(bits, of(FRACTION)), of(ONE))
+            return [builder.bitcast(bits, eight.vector), builder.add(now[1], power)]
+
+        first = INDEX(0)
+        held = builder.bitcast(eight.load_vector(builder, powers, first), integers)
+        now = [eight.load_vector(builder, fractions, first), held]
+        now = repeat(builder, first, args[2], ROWS, now, divide)
+        eight.store_vector(builder, now[0], fractions, first)
+        eight.store_vector(builder, builder.bitcast(now[1], eight.vector), powers, first)
         return context.get_dummy_value()
 
     @intrinsic
-    def add_lanes(_, sums, sums_at, totals, totals_at):  # type: ignore[no-untyped-def]
-        return types.void(sums, types.intp, totals, types.intp), generate
+    def divide(_, scales, totals, n, fractions, exponents):  # type: ignore[no-untyped-def]
+        return types.void(scales, totals, types.intp, fractions, exponents), generate
 
-    return add_lanes
+    return divide
 
 
 def _make_spread(panel: Panel) -> Any:

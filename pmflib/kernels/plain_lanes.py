@@ -1,11 +1,12 @@
 """The operations of `pmflib.kernels.lanes` in plain loops: slower, to the same bits."""
 
+import math
 from functools import lru_cache
 
 import numpy as np
 from numba import njit
 
-from pmflib.kernels.lanes import LEAST, SUMMED, Lanes
+from pmflib.kernels.lanes import LEAST, ROWS, Lanes
 
 
 @lru_cache
@@ -39,8 +40,9 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
         sums[sums_at : sums_at + width] = parts[0]
 
     @njit(nogil=True)
-    def add_lanes(sums, sums_at, totals, totals_at):  # type: ignore[no-untyped-def]
-        for row in range(SUMMED):
+    def add_lanes(sums, sums_at, totals, totals_at, bound):  # type: ignore[no-untyped-def]
+        n_doubtful = 0
+        for row in range(ROWS):
             lanes = sums[sums_at + row * width : sums_at + (row + 1) * width].copy()
             n = width
             while n > 1:
@@ -48,6 +50,18 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
                 for k in range(n):
                     lanes[k] += lanes[k + n]
             totals[totals_at + row] = lanes[0]
+            n_doubtful += not lanes[0] > bound
+        return n_doubtful
+
+    @njit(nogil=True)
+    def divide(scales, totals, n, fractions, exponents):  # type: ignore[no-untyped-def]
+        for s in range(n):
+            k, total = s % ROWS, totals[s] if scales[s] > 0 else 1.0
+            scales[s] /= total
+            # in [0.5, 1), and the exponent that goes with it
+            fraction, exponent = math.frexp(fractions[k] * total)
+            fractions[k] = 2 * fraction
+            exponents[k] += exponent - 1
 
     @njit(nogil=True)
     def spread(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
@@ -58,4 +72,4 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
                     table[rows[i] * stride + f] += added
                 totals[f] += added
 
-    return Lanes(multiply, add_lanes, spread)
+    return Lanes(multiply, add_lanes, divide, spread)
