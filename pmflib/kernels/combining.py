@@ -3,9 +3,12 @@
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from pmflib.kernels.stored import compiled
 
 LISTED = 8
 """Entries made at once: 256 bits."""
@@ -65,5 +68,21 @@ def make_combine(size: int) -> Any:
     def combine(_, codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
         place = types.intp
         return types.void(codes, place, bases, steps, place, entries, place), generate
+
+    return combine
+
+
+@lru_cache
+def make_plain_combine(size: int) -> Any:
+    """Do as `make_combine` in plain loops."""
+
+    @compiled(size, nogil=True)
+    def combine(codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
+        for j in range(LISTED):
+            entry = bases[list_at + j]
+            for k in range(size):
+                place = list_at * size + LISTED * k + j
+                entry += np.int32(codes[code_at + j * size + k]) * steps[place]
+            entries[entry_at + j] = entry
 
     return combine

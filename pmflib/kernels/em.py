@@ -10,14 +10,18 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-from numba import njit
-
-from pmflib.kernels.em_segments import INNER, LONG, MARGIN, OUTER, THRESHOLD, make_mend_row
-from pmflib.kernels.lanes import ROWS, make_lanes
+from pmflib.kernels.em_segments import (
+    INNER,
+    LONG,
+    MARGIN,
+    OUTER,
+    THRESHOLD,
+    Shape,
+    make_mend_row,
+)
+from pmflib.kernels.lanes import ROWS, Lanes, make_lanes
 from pmflib.kernels.plain_lanes import make_plain_lanes
-
-LOG_2 = math.log(2.0)
+from pmflib.kernels.stored import compiled
 
 
 class RowKernels(NamedTuple):
@@ -30,14 +34,17 @@ class RowKernels(NamedTuple):
     """
 
     add_statistics: Callable[..., Any]
-    """(entries, starts, stops, weights, weighted, *model, *work, mass, state_mass) -> log-likelihood under the scaled
-    model, nats; without weighted, weights are not looked at."""
+    """(entries, starts, stops, weights, weighted, *model, *work, mass, state_mass, fractions, exponents) ->
+    log-likelihood under the scaled model, nats; without weighted, weights are not looked at, and most of the result is
+    left in fractions and exponents, as `pmflib.kernels.lanes.Lanes.divide` does."""
     score: Callable[..., Any]
     """(entries, starts, stops, *model, *work, log_scales, log_scale, log_probs, posteriors)."""
 
 
 @lru_cache
-def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignore[no-untyped-def]
+def make_row_kernels(
+    width: int, n_vectors: int, n_panels: int, *, plain: bool = False
+) -> RowKernels:
     """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
 
     Parameters
@@ -50,21 +57,23 @@ def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignor
         Whether to do without LLVM vectors.
     """
     lanes = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
-    multiply_batch = _make_multiply_batch(lanes, width, n_vectors, n_panels)
+    shape = (width, n_vectors, n_panels, int(plain))
+    multiply_batch = _make_multiply_batch(lanes, shape)
     return RowKernels(
-        _make_add_statistics(multiply_batch, lanes, width * n_vectors, n_panels),
-        _make_score(multiply_batch, width * n_vectors * n_panels),
+        _make_add_statistics(multiply_batch, lanes, shape),
+        _make_score(multiply_batch, shape),
     )
 
 
-def _make_multiply_batch(lanes, width, n_vectors, n_panels):  # type: ignore[no-untyped-def]
+def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
     """Products of a batch of rows, and their sums."""
+    width, n_vectors, n_panels, _ = shape
     panel = width * n_vectors
     padded = panel * n_panels
     multiply, add_lanes = lanes.multiply, lanes.add_lanes
-    mend_row = make_mend_row(multiply, panel, n_panels)
+    mend_row = make_mend_row(multiply, shape)
 
-    @njit(**INNER, forceinline=True)
+    @compiled(*shape, **INNER, forceinline=True)
     def multiply_batch(  # type: ignore[no-untyped-def]
         entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales,
@@ -107,17 +116,18 @@ def _make_multiply_batch(lanes, width, n_vectors, n_panels):  # type: ignore[no-
     return multiply_batch
 
 
-def _make_add_statistics(multiply_batch, lanes, panel, n_panels):  # type: ignore[no-untyped-def]
+def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any:
+    width, n_vectors, n_panels, _ = shape
+    panel = width * n_vectors
     padded = panel * n_panels
     divide, spread = lanes.divide, lanes.spread
 
-    @njit(**OUTER)
+    @compiled(*shape, stored=True, **OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
-        products, sums, totals, logs, scales, mass, state_mass,
+        products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
     ):  # fmt: skip
         log_likelihood = 0.0
-        fractions, exponents = np.ones(ROWS), np.zeros(ROWS, np.int64)
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
             mended = multiply_batch(
@@ -139,18 +149,15 @@ def _make_add_statistics(multiply_batch, lanes, panel, n_panels):  # type: ignor
                     mass, entries, starts, stops, begin, n_rows, padded, p * panel,
                     products, scales, state_mass,
                 )  # fmt: skip
-        if not weighted:
-            # one logarithm for many rows
-            log_likelihood += exponents.sum() * LOG_2
-            for fraction in fractions:
-                log_likelihood += math.log(fraction)
         return log_likelihood
 
     return add_statistics
 
 
-def _make_score(multiply_batch, padded):  # type: ignore[no-untyped-def]
-    @njit(**OUTER)
+def _make_score(multiply_batch: Any, shape: Shape) -> Any:
+    padded = shape[0] * shape[1] * shape[2]
+
+    @compiled(*shape, stored=True, **OUTER)
     def score(  # type: ignore[no-untyped-def]
         entries, starts, stops, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,

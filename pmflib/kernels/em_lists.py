@@ -1,69 +1,55 @@
 """Batches of samples as lists of table rows: one list per sample, the same for dense and sparse samples.
 
-Each function takes ``(source, keys, first, n_rows, entries, starts, stops)``: the samples, how to find table rows, the
+Each function takes ``(source, first, keys, n_rows, entries, starts, stops)``: the samples, how to find table rows, the
 batch, and what is filled: sample s of the batch owns ``entries[starts[s]:stops[s]]``, int32. A sample with nothing
 observed gets an empty list.
 """
 
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-from pmflib.kernels.combining import LISTED, count_read, make_combine
+from pmflib.kernels.combining import LISTED, count_read, make_combine, make_plain_combine
+from pmflib.kernels.stored import compiled
 
 Keys: TypeAlias = npt.NDArray[np.int32]
 
 
 @lru_cache
-def make_dense_combined(size, *, plain=False):  # type: ignore[no-untyped-def]
-    """List combinations of ``size`` neighbouring variables of dense codes, contiguous.
+def make_dense_combined(size: int, *, plain: bool = False) -> Any:
+    """List combinations of ``size`` neighbouring variables of dense codes, flat, with `count_beyond` more behind.
 
-    Keys are bases and steps as `pmflib.row_tables.Entries` has them, the same as `arrange_keys` has them, and whether
-    every cell is observed. Beyond the lists there is room for 8 more entries.
+    Keys are those of `arrange_keys`, the numbers of variables and lists, and whether every cell is observed. Beyond the
+    lists there is room for 7 more entries.
     """
-    combine, n_read = make_combine(size), count_read(size)
+    combine = (make_plain_combine if plain else make_combine)(size)
 
-    @njit(nogil=True)
-    def list_row(codes, row, bases, steps, entries, at):  # type: ignore[no-untyped-def]
-        for j in range(bases.size):
-            entry = bases[j]
-            for v in range(j * size, min((j + 1) * size, codes.shape[1])):
-                entry += np.int32(codes[row, v]) * steps[v]
-            entries[at + j] = entry
-
-    @njit(nogil=True)
-    def list_rows(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
+    @compiled(size, int(plain), stored=True, nogil=True)
+    def list_rows(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
         codes = source[0]
-        bases, steps, wide_bases, wide_steps, complete = keys
-        n_variables, n_lists = codes.shape[1], bases.size
-        n_fast = 0
-        if not plain:
-            # the last rows would read beyond the codes; what is written beyond a row is overwritten by the next
-            flat = codes.reshape(codes.size)
-            n_beyond = (wide_bases.size - LISTED) * size + n_read
-            n_fast = max(0, min(n_rows, (codes.size - n_beyond) // n_variables + 1 - first))
-            for s in range(n_fast):
-                for j in range(0, n_lists, LISTED):
-                    combine(
-                        flat, (first + s) * n_variables + j * size, wide_bases, wide_steps, j,
-                        entries, s * n_lists + j,
-                    )  # fmt: skip
-        for s in range(n_fast, n_rows):
-            list_row(codes, first + s, bases, steps, entries, s * n_lists)
+        bases, steps, n_variables, n_lists, complete = keys
         for s in range(n_rows):
+            # what is written beyond a row is overwritten by the next
+            for j in range(0, n_lists, LISTED):
+                at = (first + s) * n_variables + j * size
+                combine(codes, at, bases, steps, j, entries, s * n_lists + j)
             starts[s] = s * n_lists
             stops[s] = starts[s] + n_lists
             if not complete:
-                largest = codes[first + s, 0]
-                for v in range(1, n_variables):
-                    largest = max(largest, codes[first + s, v])
-                if largest < 0:
+                n_held = 0
+                for code in codes[(first + s) * n_variables : (first + s + 1) * n_variables]:
+                    n_held += code >= 0
+                if n_held == 0:
                     stops[s] = starts[s]
 
     return list_rows
+
+
+def count_beyond(n_lists: int, size: int) -> int:
+    """Codes behind the last row that are read, whatever they are."""
+    return n_lists // LISTED * LISTED * size + count_read(size)
 
 
 def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
@@ -76,8 +62,8 @@ def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
     return wide_bases, np.ascontiguousarray(by_place).ravel()
 
 
-@njit(nogil=True)
-def list_sparse_combined(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
+@compiled(stored=True, nogil=True)
+def list_sparse_combined(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List combinations of neighbouring variables of sparse samples."""
     indptr, indices = source
     bases, places, gains = keys
@@ -93,8 +79,8 @@ def list_sparse_combined(source, keys, first, n_rows, entries, starts, stops):  
             stops[s] += n_lists
 
 
-@njit(nogil=True)
-def list_dense_held(source, keys, first, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
+@compiled(stored=True, nogil=True)
+def list_dense_held(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List the levels that dense samples hold."""
     codes, offsets = source[0], keys[0]
     at = 0

@@ -1,10 +1,16 @@
 """Rows whose plain product may have lost something: products by segments, or in the log domain."""
 
 import math
+from typing import Any, TypeAlias
 
 from numba import njit
 
-OUTER = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+from pmflib.kernels.stored import compiled
+
+Shape: TypeAlias = tuple[int, int, int, int]
+"""Width of a vector, vectors per panel, panels in a table row, and whether LLVM vectors are done without."""
+
+OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
 """Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
 
@@ -73,19 +79,20 @@ def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, a
     return largest + math.log(total)
 
 
-def make_mend_row(multiply, panel, n_panels):  # type: ignore[no-untyped-def]
+def make_mend_row(multiply: Any, shape: Shape) -> Any:
     """Function for rows that are long, or whose products are not to be trusted.
 
     Parameters
     ----------
     multiply
         As in `pmflib.kernels.lanes.Lanes`.
-    panel, n_panels
-        Columns of a panel, and panels in a table row.
+    shape
+        Of the table.
     """
-    padded = panel * n_panels
+    panel = shape[0] * shape[1]
+    padded = panel * shape[2]
 
-    @njit(**INNER)
+    @compiled(*shape, **INNER)
     def multiply_segments(table, entries, start, stop, segment, prior, products, at, sums):  # type: ignore[no-untyped-def]
         """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
         exponent, last = 0, start
@@ -106,7 +113,7 @@ def make_mend_row(multiply, panel, n_panels):  # type: ignore[no-untyped-def]
         total, lost = _drop_lost(products, at, bounded, padded)
         return total, lost, exponent
 
-    @njit(**INNER)
+    @compiled(*shape, **INNER)
     def mend_row(  # type: ignore[no-untyped-def]
         entries, start, stop, table, prior, levels, log_prior, log_factors, products, at, sums
     ):

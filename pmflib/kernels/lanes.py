@@ -23,7 +23,7 @@ ROWS = 8
 FRACTION_BITS, BIAS = 52, 1023
 FRACTION, ONE = (1 << FRACTION_BITS) - 1, BIAS << FRACTION_BITS
 """Bits of a float64: those of the fraction, and those of 1.0."""
-IN_FLIGHT = 8
+IN_FLIGHT = 4
 """Vectors of masses loaded before the first is stored."""
 
 
@@ -36,11 +36,11 @@ class Lanes(NamedTuple):
     rows are int32. Products are raised to ``LEAST`` after every second row. What is not above the threshold in the end
     becomes 0; the rest is added up into ``width`` sums."""
     add_lanes: Callable[..., Any]
-    """(sums, sums_at, totals, totals_at, bound) -> int: 8 totals of ``width`` sums each; 0 if all are above the bound."""
+    """(sums, sums_at, totals, totals_at, bound) -> int: 8 totals of ``width`` sums each; 0 if all are above a bound."""
     divide: Callable[..., Any]
     """(scales, totals, n, fractions, exponents): of n totals, n a multiple of 8, the scales become quotients
-    ``scales[s] / totals[s]``. The product of the totals whose scale is not 0 is multiplied to the product of 8 fractions
-    in [1, 2), times 2 to the sum of 8 exponents, int64: one logarithm then does for many."""
+    ``scales[s] / totals[s]``. The totals whose scale is not 0 are multiplied to the product of 8 fractions in [1, 2),
+    times 2 to the sum of 8 exponents, int64: one logarithm then does for many."""
     spread: Callable[..., Any]
     """(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals): for list s < n_lists, the
     panel of ``source[s * stride + column]`` times ``scales[s]`` is added to the panels that `multiply` would read for
@@ -59,9 +59,7 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
         Vectors per panel; at most 8, or registers run out.
     """
     panel = Panel(width, n_vectors)
-    return Lanes(
-        _make_multiply(panel), _make_add_lanes(panel), _make_divide(), _make_spread(panel)
-    )
+    return Lanes(_make_multiply(panel), _make_add_lanes(panel), _make_divide(), _make_spread(panel))
 
 
 def _data(context: Any, builder: Any, signature: Any, args: Any, *places: int) -> list[Any]:
@@ -107,9 +105,9 @@ def _make_multiply(panel: Panel) -> Any:
         return context.get_dummy_value()
 
     @intrinsic
-    def multiply(
+    def multiply(  # type: ignore[no-untyped-def]
         _, table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at
-    ):  # type: ignore[no-untyped-def]  # fmt: skip
+    ):  # fmt: skip
         signature = types.void(
             table, rows, size, size, size, size, source, size, target, size, real, sums, size
         )
@@ -225,7 +223,9 @@ def _make_spread(panel: Panel) -> Any:
         return context.get_dummy_value()
 
     @intrinsic
-    def spread(_, table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
+    def spread(  # type: ignore[no-untyped-def]
+        _, table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals
+    ):
         signature = types.void(
             table, rows, starts, stops, size, size, size, size, source, scales, totals
         )

@@ -46,7 +46,9 @@ class Panel:
 
     def load(self, builder: Any, pointer: Any, offset: Any) -> list[Any]:
         """Panel at an offset."""
-        return [self.load_vector(builder, pointer, place) for place in self._places(builder, offset)]
+        return [
+            self.load_vector(builder, pointer, place) for place in self._places(builder, offset)
+        ]
 
     def store(self, builder: Any, values: list[Any], pointer: Any, offset: Any) -> None:
         """Put a panel at an offset."""

@@ -3,10 +3,8 @@
 import math
 from functools import lru_cache
 
-import numpy as np
-from numba import njit
-
 from pmflib.kernels.lanes import LEAST, ROWS, Lanes
+from pmflib.kernels.stored import compiled
 
 
 @lru_cache
@@ -14,10 +12,10 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
     """As `pmflib.kernels.lanes.make_lanes`, without LLVM vectors."""
     panel = width * n_vectors
 
-    @njit(nogil=True)
-    def multiply(
+    @compiled(width, n_vectors, nogil=True)
+    def multiply(  # type: ignore[no-untyped-def]
         table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at
-    ):  # type: ignore[no-untyped-def]  # fmt: skip
+    ):  # fmt: skip
         even = start + (stop - start) // 2 * 2
         for f in range(panel):
             product, at = source[source_at + f], column + f
@@ -39,7 +37,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             n = n // 2 + n % 2
         sums[sums_at : sums_at + width] = parts[0]
 
-    @njit(nogil=True)
+    @compiled(width, n_vectors, nogil=True)
     def add_lanes(sums, sums_at, totals, totals_at, bound):  # type: ignore[no-untyped-def]
         n_doubtful = 0
         for row in range(ROWS):
@@ -53,7 +51,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             n_doubtful += not lanes[0] > bound
         return n_doubtful
 
-    @njit(nogil=True)
+    @compiled(width, n_vectors, nogil=True)
     def divide(scales, totals, n, fractions, exponents):  # type: ignore[no-untyped-def]
         for s in range(n):
             k, total = s % ROWS, totals[s] if scales[s] > 0 else 1.0
@@ -63,7 +61,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             fractions[k] = 2 * fraction
             exponents[k] += exponent - 1
 
-    @njit(nogil=True)
+    @compiled(width, n_vectors, nogil=True)
     def spread(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
         for s in range(n_lists):
             for f in range(column, column + panel):
