@@ -9,7 +9,9 @@ from reference import e_step, make_codes, make_model, offsets_of, tables_of_code
 import pmflib.row_tables as row_tables
 from pmflib.blocks import DenseBlock
 from pmflib.em import FLOOR, em_statistics, take_logs
-from pmflib.row_tables import Layout, choose_layout, choose_panels, score_block
+from pmflib.kernels import em_choice, fallback
+from pmflib.row_lists import Layout
+from pmflib.row_tables import choose_layout, choose_panels, score_block
 
 
 def log_domain(codes, offsets, prior, factors):
@@ -78,9 +80,54 @@ def test_add_block__plain_loops_give_the_same_bits(force, monkeypatch, group):
         logs = take_logs(*make_model(rng, cardinalities, rank))
         found = []
         for plain in (False, True):
-            monkeypatch.setattr(row_tables, "PLAIN", plain)
+            monkeypatch.setenv(fallback.PLAIN_VARIABLE, "1" if plain else "")
+            forget_choices()
             found.append(em_statistics(DenseBlock(codes), offsets, *logs))
         assert same_bits(*found)
+    forget_choices()
+
+
+def forget_choices():
+    em_choice.choose_row_kernels.cache_clear()
+    em_choice.choose_dense_combined.cache_clear()
+
+
+def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
+    def fail(*_):
+        raise NotImplementedError("no such vectors")
+
+    rng = np.random.default_rng(3)
+    cardinalities = [3, 2, 4, 2, 5]
+    offsets = offsets_of(cardinalities)
+    block = DenseBlock(make_codes(rng, 50, cardinalities))
+    logs = take_logs(*make_model(rng, cardinalities, 11))
+    force(2)
+    expected = em_statistics(block, offsets, *logs)
+    forget_choices()
+    monkeypatch.setattr(fallback, "_told", set())
+    monkeypatch.setattr(em_choice, "make_row_kernels", plain_only(em_choice.make_row_kernels, fail))
+    monkeypatch.setattr(
+        em_choice, "make_dense_combined", plain_only(em_choice.make_dense_combined, fail)
+    )
+    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as told:
+        found = em_statistics(block, offsets, *logs)
+    assert len(told) == 1
+    assert same_bits(found, expected)
+    forget_choices()
+
+
+def plain_only(make, fail):
+    """As a numba that has lost its vectors: the code fails when it is first called."""
+
+    def pretend(*shape, plain=False):
+        return make(*shape, plain=True) if plain else broken
+
+    class Broken:
+        add_statistics = staticmethod(fail)
+        __call__ = staticmethod(fail)
+
+    broken = Broken()
+    return pretend
 
 
 @pytest.mark.parametrize("n_variables", [40, 130, 3000])
@@ -187,9 +234,19 @@ def test_choose_layout__combines_where_it_pays():
 
 
 @pytest.mark.parametrize(
-    ("rank", "expected"), [(1, (1, 1)), (20, (3, 1)), (64, (8, 1)), (65, (5, 2)), (400, (8, 7))]
+    ("rank", "expected"),
+    [
+        (1, (2, 1, 1)),
+        (3, (4, 1, 1)),
+        (5, (8, 1, 1)),
+        (10, (4, 3, 1)),
+        (20, (8, 3, 1)),
+        (64, (8, 8, 1)),
+        (65, (8, 5, 2)),
+        (400, (8, 8, 7)),
+    ],
 )
 def test_choose_panels__little_padding(rank, expected):
-    n_vectors, n_panels = choose_panels(rank)
-    assert (n_vectors, n_panels) == expected
-    assert rank <= 8 * n_vectors * n_panels < rank + 8 * n_panels
+    width, n_vectors, n_panels = choose_panels(rank)
+    assert (width, n_vectors, n_panels) == expected
+    assert rank <= width * n_vectors * n_panels < rank + width * n_panels

@@ -10,221 +10,171 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from numba import njit
-
-from pmflib.kernels.lanes import make_lanes, make_plain_lanes
-
-OUTER = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-INNER = OUTER | {"no_cpython_wrapper": True}
-"""Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
-
-THRESHOLD = 2.0**-300
-"""About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
-MARGIN = 1e30
-"""A row's products are trusted where their sum is this many times what may have been lost."""
-LONG, SHORT = 64, 16
-"""Table rows multiplied before products are brought back to about 1: at first, and if all of them vanish."""
-SMALL = 1e-200
-LARGE = 1e200
-LOG_2 = math.log(2.0)
-
-
-@njit(**INNER)
-def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
-    """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
-
-    A product at or below the threshold becomes an upper bound of itself, is marked by a 1 from ``values[bounded]`` on,
-    and stays so.
-    """
-    peak = 0.0
-    for f in range(padded):
-        peak = max(peak, values[start + f])
-    exponent = math.frexp(peak)[1]
-    scale = math.ldexp(1.0, -exponent)
-    for f in range(padded):
-        if values[start + f] <= THRESHOLD:
-            values[bounded + f] = 1.0
-        values[start + f] = max(values[start + f] * scale, THRESHOLD)
-    return exponent
-
-
-@njit(**INNER)
-def _drop_bounded(values, start, bounded, padded):  # type: ignore[no-untyped-def]
-    """Set products that are known only by a bound to 0; returns the largest bound."""
-    lost = THRESHOLD
-    for f in range(padded):
-        if values[bounded + f] > 0:
-            lost = max(lost, values[start + f])
-            values[start + f] = 0.0
-    return lost
-
-
-@njit(**INNER)
-def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, at):  # type: ignore[no-untyped-def]
-    """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
-    rank = log_prior.size
-    for f in range(rank):
-        out[at + f] = log_prior[f]
-    for i in range(start, stop):
-        for k in range(levels.shape[1]):
-            level = levels[entries[i], k]
-            if level >= 0:
-                for f in range(rank):
-                    out[at + f] += log_factors[level, f]
-    largest = -math.inf
-    for f in range(rank):
-        largest = max(largest, out[at + f])
-    total = 0.0
-    for f in range(rank):
-        out[at + f] = math.exp(out[at + f] - largest)
-        total += out[at + f]
-    for f in range(rank):
-        out[at + f] /= total
-    return largest + math.log(total)
+from pmflib.kernels.em_segments import (
+    INNER,
+    LONG,
+    MARGIN,
+    OUTER,
+    THRESHOLD,
+    Shape,
+    make_mend_row,
+)
+from pmflib.kernels.lanes import ROWS, Lanes, make_lanes
+from pmflib.kernels.plain_lanes import make_plain_lanes
+from pmflib.kernels.stored import compiled
 
 
 class RowKernels(NamedTuple):
     """Functions for tables of one width.
 
     They take samples as lists of table rows (`pmflib.kernels.em_lists`), then the model: table (n_entries * padded,),
-    prior (padded,), levels, log_prior and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them.
+    prior (padded,), levels, log_prior and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them; then work
+    space: products ((n_batch + 1) * padded,), sums (n_batch * n_panels * width,), totals (n_batch * n_panels,), logs
+    and scales (n_batch,), all float64, n_batch a multiple of 8.
     """
 
     add_statistics: Callable[..., Any]
-    """(entries, starts, stops, weights, weighted, *model, products, scales, mass, state_mass) -> log-likelihood
-    under the scaled model, nats; scales is work space, (rows per batch,), products ((rows per batch + 1) * padded,)."""
+    """(entries, starts, stops, weights, weighted, *model, *work, mass, state_mass, fractions, exponents) ->
+    log-likelihood under the scaled model, nats; without weighted, weights are not looked at, and most of the result is
+    left in fractions and exponents, as `pmflib.kernels.lanes.Lanes.divide` does."""
     score: Callable[..., Any]
-    """(entries, starts, stops, *model, log_scales, log_scale, products, log_probs, posteriors)."""
+    """(entries, starts, stops, *model, *work, log_scales, log_scale, log_probs, posteriors)."""
 
 
 @lru_cache
-def make_row_kernels(width, n_vectors, n_panels, *, plain=False):  # type: ignore[no-untyped-def]
+def make_row_kernels(
+    width: int, n_vectors: int, n_panels: int, *, plain: bool = False
+) -> RowKernels:
     """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
 
     Parameters
     ----------
     width, n_vectors
-        As for `make_lanes`.
+        As for `pmflib.kernels.lanes.make_lanes`.
     n_panels
         Panels in a table row.
     plain
         Whether to do without LLVM vectors.
     """
-    multiply, settle, spread = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
+    lanes = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
+    shape = (width, n_vectors, n_panels, int(plain))
+    multiply_batch = _make_multiply_batch(lanes, shape)
+    return RowKernels(
+        _make_add_statistics(multiply_batch, lanes, shape),
+        _make_score(multiply_batch, shape),
+    )
+
+
+def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
+    """Products of a batch of rows, and their sums."""
+    width, n_vectors, n_panels, _ = shape
     panel = width * n_vectors
     padded = panel * n_panels
+    multiply, add_lanes = lanes.multiply, lanes.add_lanes
+    mend_row = make_mend_row(multiply, shape)
 
-    @njit(**INNER)
-    def multiply_segments(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
-        """As `multiply_row`, by segments: long ones if the row is, short ones if all products vanish."""
-        segment = LONG if stop - start > LONG else SHORT
-        while True:
-            exponent, last = 0, start
-            # there is room for one row more than the batch has
-            bounded = products.size - padded
-            for f in range(padded):
-                products[at + f] = prior[f]
-                products[bounded + f] = 0.0
-            while last < stop:
-                if last > start:
-                    exponent += _rescale(products, at, bounded, padded)
-                first, last = last, min(last + segment, stop)
-                for column in range(0, padded, panel):
-                    place = at + column
-                    multiply(
-                        table,
-                        entries,
-                        first,
-                        last,
-                        padded,
-                        column,
-                        products,
-                        place,
-                        products,
-                        place,
-                    )
-            lost = _drop_bounded(products, at, bounded, padded)
-            total = 0.0
-            for column in range(0, padded, panel):
-                total += settle(products, at + column, THRESHOLD)
-            if segment == SHORT or total > MARGIN * lost:
-                return total, lost, exponent
-            segment = SHORT
+    @compiled(*shape, **INNER, forceinline=True)
+    def multiply_batch(  # type: ignore[no-untyped-def]
+        entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
+        products, sums, totals, logs, scales,
+    ):  # fmt: skip
+        """Fill products, totals and scales of rows ``begin + s``: a scale is 0 for a row with nothing observed, or 1.
 
-    @njit(**INNER, forceinline=True)
-    def multiply_row(table, entries, start, stop, prior, products, at):  # type: ignore[no-untyped-def]
-        """Products of one row, what is lost set to 0; returns their sum, what may be lost, and an exponent."""
-        if stop - start <= LONG:
-            total = 0.0
-            for column in range(0, padded, panel):
-                place = at + column
+        Where it returns True, totals lack a factor exp(logs).
+        """
+        n_batch = logs.size
+        for s in range(n_rows):
+            start, stop, at = starts[begin + s], stops[begin + s], s * padded
+            scales[s] = start < stop
+            for p in range(n_panels):
+                if stop - start > LONG:
+                    # left to be mended, as its total is 0
+                    for k in range(width):
+                        sums[(p * n_batch + s) * width + k] = 0.0
+                    continue
                 multiply(
-                    table, entries, start, stop, padded, column, prior, column, products, place
-                )
-                total += settle(products, place, THRESHOLD)
-            if total > MARGIN * THRESHOLD:
-                return total, THRESHOLD, 0
-        return multiply_segments(table, entries, start, stop, prior, products, at)
+                    table, entries, start, stop, padded, p * panel, prior, p * panel,
+                    products, at + p * panel, THRESHOLD, sums, (p * n_batch + s) * width,
+                )  # fmt: skip
+        doubtful = 0
+        for s in range(0, n_batch * n_panels, ROWS):
+            doubtful |= add_lanes(sums, s * width, totals, s, MARGIN * THRESHOLD)
+        for p in range(1, n_panels):
+            for s in range(n_rows):
+                totals[s] += totals[p * n_batch + s]
+        if not doubtful:
+            return False
+        for s in range(n_rows):
+            logs[s] = 0.0
+            if not totals[s] > MARGIN * THRESHOLD:
+                totals[s], logs[s] = mend_row(
+                    entries, starts[begin + s], stops[begin + s], table, prior, levels,
+                    log_prior, log_factors, products, s * padded, sums,
+                )  # fmt: skip
+        return True
 
-    @njit(**OUTER)
+    return multiply_batch
+
+
+def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any:
+    width, n_vectors, n_panels, _ = shape
+    panel = width * n_vectors
+    padded = panel * n_panels
+    divide, spread = lanes.divide, lanes.spread
+
+    @compiled(*shape, stored=True, **OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
-        products, scales, mass, state_mass,
+        products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
     ):  # fmt: skip
-        log_likelihood, running = 0.0, 1.0
+        log_likelihood = 0.0
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
-            for s in range(n_rows):
-                start, stop, at = starts[begin + s], stops[begin + s], s * padded
-                total, lost, exponent = multiply_row(
-                    table, entries, start, stop, prior, products, at
-                )
-                weight = weights[begin + s] if start < stop else 0.0
-                if not total > MARGIN * lost:
-                    scales[s] = weight
-                    log_likelihood += weight * _find_posterior(
-                        entries, start, stop, levels, log_prior, log_factors, products, at
-                    )
-                    continue
-                scales[s] = weight / total
-                if exponent:
-                    log_likelihood += weight * (exponent * LOG_2)
-                if weighted or weight == 0:
-                    log_likelihood += weight * math.log(total)
-                    continue
-                # one logarithm for the product of many rows
-                running *= total
-                if not SMALL < running < LARGE:
-                    log_likelihood += math.log(running)
-                    running = 1.0
-            for s in range(n_rows):
-                start, stop, at = starts[begin + s], stops[begin + s], s * padded
-                if scales[s] != 0:
-                    for column in range(0, padded, panel):
-                        spread(
-                            mass, entries, start, stop, padded, column, products, at + column, scales[s], state_mass
-                        )  # fmt: skip
-        return log_likelihood + math.log(running)
+            mended = multiply_batch(
+                entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
+                products, sums, totals, logs, scales,
+            )  # fmt: skip
+            if weighted:
+                for s in range(n_rows):
+                    scales[s] *= weights[begin + s]
+                    log_likelihood += scales[s] * math.log(totals[s])
+            if mended:
+                for s in range(n_rows):
+                    log_likelihood += scales[s] * logs[s]
+            for s in range(n_rows, scales.size):
+                scales[s] = 0.0
+            divide(scales, totals, scales.size, fractions, exponents)
+            for p in range(n_panels):
+                spread(
+                    mass, entries, starts, stops, begin, n_rows, padded, p * panel,
+                    products, scales, state_mass,
+                )  # fmt: skip
+        return log_likelihood
 
-    @njit(**OUTER)
+    return add_statistics
+
+
+def _make_score(multiply_batch: Any, shape: Shape) -> Any:
+    padded = shape[0] * shape[1] * shape[2]
+
+    @compiled(*shape, stored=True, **OUTER)
     def score(  # type: ignore[no-untyped-def]
         entries, starts, stops, table, prior, levels, log_prior, log_factors,
-        log_scales, log_scale, products, log_probs, posteriors,
+        products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,
     ):  # fmt: skip
-        for s in range(starts.size):
-            start, stop = starts[s], stops[s]
-            total, lost, exponent = multiply_row(table, entries, start, stop, prior, products, 0)
-            if total > MARGIN * lost:
-                log_prob = math.log(total) + exponent * LOG_2
-            else:
-                log_prob = _find_posterior(
-                    entries, start, stop, levels, log_prior, log_factors, products, 0
-                )
-                total = 1.0
-            for i in range(start, stop):
-                log_prob += log_scales[entries[i]]
-            log_probs[s] = log_prob + log_scale if start < stop else 0.0
-            for f in range(posteriors.shape[1]):
-                posteriors[s, f] = products[f] / total
+        for begin in range(0, starts.size, scales.size):
+            n_rows = min(scales.size, starts.size - begin)
+            mended = multiply_batch(
+                entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
+                products, sums, totals, logs, scales,
+            )  # fmt: skip
+            for s in range(n_rows):
+                start, stop = starts[begin + s], stops[begin + s]
+                log_prob = math.log(totals[s]) + (logs[s] if mended else 0.0)
+                for i in range(start, stop):
+                    log_prob += log_scales[entries[i]]
+                log_probs[begin + s] = log_prob + log_scale if start < stop else 0.0
+                for f in range(posteriors.shape[1]):
+                    posteriors[begin + s, f] = products[s * padded + f] / totals[s]
 
-    return RowKernels(add_statistics, score)
+    return score

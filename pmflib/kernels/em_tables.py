@@ -1,11 +1,10 @@
 """Tables of scaled probabilities by entry, and masses by entry brought back to levels."""
 
-from numba import njit
+from pmflib.kernels.em_segments import OUTER
+from pmflib.kernels.stored import compiled
 
-from pmflib.kernels.em import OUTER
 
-
-@njit(**OUTER)
+@compiled(stored=True, **OUTER)
 def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type: ignore[no-untyped-def]
     """Multiply scaled probabilities by entry.
 
@@ -30,7 +29,7 @@ def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type:
                 table[entry, f] = least
 
 
-@njit(**OUTER)
+@compiled(stored=True, **OUTER)
 def collect_masses(mass, levels, log_scales, level_mass):  # type: ignore[no-untyped-def]
     """Add masses by entry to level_mass (n_levels, rank); returns the sum of masses times log_scales."""
     rank = level_mass.shape[1]

@@ -1,0 +1,131 @@
+"""Rows whose plain product may have lost something: products by segments, or in the log domain."""
+
+import math
+from typing import Any, TypeAlias
+
+from numba import njit
+
+from pmflib.kernels.stored import compiled
+
+Shape: TypeAlias = tuple[int, int, int, int]
+"""Width of a vector, vectors per panel, panels in a table row, and whether LLVM vectors are done without."""
+
+OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER = OUTER | {"no_cpython_wrapper": True}
+"""Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+
+THRESHOLD = 2.0**-300
+"""About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
+MARGIN = 1e30
+"""A row's products are trusted where their sum is this many times what may have been lost."""
+LONG, SHORT = 64, 16
+"""Table rows multiplied before products are brought back to about 1: at first, and if all of them vanish."""
+LOG_2 = math.log(2.0)
+
+
+@njit(**INNER)
+def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
+    """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
+
+    A product at or below the threshold becomes an upper bound of itself, is marked by a 1 from ``values[bounded]`` on,
+    and stays so.
+    """
+    peak = 0.0
+    for f in range(padded):
+        peak = max(peak, values[start + f])
+    exponent = math.frexp(peak)[1]
+    scale = math.ldexp(1.0, -exponent)
+    for f in range(padded):
+        if values[start + f] <= THRESHOLD:
+            values[bounded + f] = 1.0
+        values[start + f] = max(values[start + f] * scale, THRESHOLD)
+    return exponent
+
+
+@njit(**INNER)
+def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
+    """Set products that are known only by a bound to 0; returns the sum of the others, and the largest bound."""
+    lost, total = THRESHOLD, 0.0
+    for f in range(padded):
+        if values[bounded + f] > 0:
+            lost = max(lost, values[start + f])
+        if values[bounded + f] > 0 or not values[start + f] > THRESHOLD:
+            values[start + f] = 0.0
+        total += values[start + f]
+    return total, lost
+
+
+@njit(**INNER)
+def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, at):  # type: ignore[no-untyped-def]
+    """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
+    rank = log_prior.size
+    for f in range(rank):
+        out[at + f] = log_prior[f]
+    for i in range(start, stop):
+        for k in range(levels.shape[1]):
+            level = levels[entries[i], k]
+            if level >= 0:
+                for f in range(rank):
+                    out[at + f] += log_factors[level, f]
+    largest = -math.inf
+    for f in range(rank):
+        largest = max(largest, out[at + f])
+    total = 0.0
+    for f in range(rank):
+        out[at + f] = math.exp(out[at + f] - largest)
+        total += out[at + f]
+    for f in range(rank):
+        out[at + f] /= total
+    return largest + math.log(total)
+
+
+def make_mend_row(multiply: Any, shape: Shape) -> Any:
+    """Function for rows that are long, or whose products are not to be trusted.
+
+    Parameters
+    ----------
+    multiply
+        As in `pmflib.kernels.lanes.Lanes`.
+    shape
+        Of the table.
+    """
+    panel = shape[0] * shape[1]
+    padded = panel * shape[2]
+
+    @compiled(*shape, **INNER)
+    def multiply_segments(table, entries, start, stop, segment, prior, products, at, sums):  # type: ignore[no-untyped-def]
+        """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
+        exponent, last = 0, start
+        # there is room for one row more than the batch has
+        bounded = products.size - padded
+        for f in range(padded):
+            products[at + f] = prior[f]
+            products[bounded + f] = 0.0
+        while last < stop:
+            if last > start:
+                exponent += _rescale(products, at, bounded, padded)
+            first, last = last, min(last + segment, stop)
+            for column in range(0, padded, panel):
+                multiply(
+                    table, entries, first, last, padded, column, products, at + column,
+                    products, at + column, -1.0, sums, 0,
+                )  # fmt: skip
+        total, lost = _drop_lost(products, at, bounded, padded)
+        return total, lost, exponent
+
+    @compiled(*shape, **INNER)
+    def mend_row(  # type: ignore[no-untyped-def]
+        entries, start, stop, table, prior, levels, log_prior, log_factors, products, at, sums
+    ):
+        """Products of one row, what is lost set to 0; returns their sum, and the logarithm of a factor taken out."""
+        for segment in (LONG, SHORT):
+            if stop - start > segment or segment == SHORT:
+                total, lost, exponent = multiply_segments(
+                    table, entries, start, stop, segment, prior, products, at, sums
+                )
+                if total > MARGIN * lost:
+                    return total, exponent * LOG_2
+        log = _find_posterior(entries, start, stop, levels, log_prior, log_factors, products, at)
+        return 1.0, log
+
+    return mend_row
