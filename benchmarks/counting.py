@@ -69,13 +69,13 @@ SETTINGS = [
     Setting(
         # a target that no prototype had reached: printed, and not a reason to fail
         "S=1e6 N=30 I=5 p=0.1, indices given", 1_000_000, 30, 5, 0.1, {"scipy.sparse, given": 20},
-        sparse=True, scale=1, gated=False,
+        sparse=True, scale=0.5, gated=False,
     ),
     Setting(
         "S=1e5 N=500 I=5 p=0.05, indices given", 100_000, 500, 5, 0.05, {"scipy.sparse, given": 8},
-        sparse=True, scale=1,
+        sparse=True, scale=0.5,
     ),
-    Setting("S=1e5 N=500 I=5 p=0.05", 100_000, 500, 5, 0.05, {"scipy.sparse": 8}, scale=1),
+    Setting("S=1e5 N=500 I=5 p=0.05", 100_000, 500, 5, 0.05, {"scipy.sparse": 8}, scale=0.5),
 ]  # fmt: skip
 REAL = {
     "float32 SYRK": 0.0,

@@ -33,7 +33,7 @@ from pmflib.datasets import planted_factors
 from pmflib.em import EMStatistics
 from pmflib.parallel import keep_loaded, open_client, start_blocks, start_workers
 from pmflib.passes import Group, count_group, load_group, merge_tables, run_e_step
-from pmflib.plan import COUNTING_GROUPS, group_blocks
+from pmflib.plan import COUNTING, group_blocks
 from pmflib.schema import Schema
 from pmflib.store.samples import BlockReference, choose_block_rows
 
@@ -177,7 +177,7 @@ def compare_planned(
     title = f"{kind}, {sum(block.n_rows for block in blocks):,} rows as planned,"
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
-        groups = [group_blocks(mine, COUNTING_GROUPS) for mine in folds]
+        groups = [group_blocks(mine, COUNTING) for mine in folds]
         compare(title, name, client, groups, groups, 0, rounds)
     else:
         planned = group_blocks(blocks)

@@ -35,7 +35,7 @@ from pmflib.datasets import planted_factors
 from pmflib.em import EMStatistics
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import count_group, merge_tables, run_e_step
-from pmflib.plan import COUNTING_GROUPS, group_blocks
+from pmflib.plan import COUNTING, group_blocks
 from pmflib.sampling import sample_codes
 from pmflib.schema import Schema
 from pmflib.store.samples import BlockReference, SampleWriter, list_blocks
@@ -102,7 +102,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
             n_counted = 0
             for part in parts:
                 if part:
-                    fold = group_blocks(part, COUNTING_GROUPS)
+                    fold = group_blocks(part, COUNTING)
                     table = run_blocks(client, count_group, fold, merge_tables, offsets)
                     n_counted += int(np.trace(table))
             return n_counted

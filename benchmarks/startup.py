@@ -51,7 +51,7 @@ CALLS = {
     "level indices": ("from pmflib.kernels.held import find_held", "find_held(codes, offsets)"),
     "NNLS": (
         "from pmflib.solvers.nnls import solve_nnls",
-        "solve_nnls(np.eye(5), rng.random((9, 5)))",
+        "solve_nnls(np.eye(5), rng.random((5, 9)))",
     ),
     "CSV records": (
         "from pmflib.kernels.records import scan_records",

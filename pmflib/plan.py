@@ -17,14 +17,14 @@ MAX_GROUP = 1 << 26
 """Observed cells in a group of blocks, one Dask task: from about ten milliseconds of work to about a second. A task
 costs Dask one to three milliseconds."""
 WANTED_GROUPS = 64
-COUNTING_GROUPS = 16
-"""Groups wanted of a fold that is counted: several folds are counted at a time."""
+COUNTING = 4
+"""Coarseness of groups that are counted: that is quicker than an EM pass, and several folds are counted at a time."""
 BLOCK_COST = 1 << 15
 """What opening a block costs, in observed cells: many small blocks are work too."""
 
 
 def group_blocks(
-    blocks: Sequence[BlockReference], n_wanted: int = WANTED_GROUPS
+    blocks: Sequence[BlockReference], coarseness: int = 1
 ) -> list[list[BlockReference]]:
     """Put consecutive blocks together until a group is worth a task.
 
@@ -35,15 +35,15 @@ def group_blocks(
     ----------
     blocks
         In the order of the dataset.
-    n_wanted
-        Groups, unless they would be too small or too large.
+    coarseness
+        How many times larger groups may be than those of an EM pass.
 
     Returns
     -------
     Groups in order; none for no blocks.
     """
     total = sum(block.n_observed + BLOCK_COST for block in blocks)
-    target = min(MAX_GROUP, max(MIN_GROUP, total // n_wanted))
+    target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS) * coarseness)
     groups: list[list[BlockReference]] = []
     filled = target
     for block in blocks:

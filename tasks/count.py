@@ -15,7 +15,7 @@ from pmflib.config import PipelineConfig
 from pmflib.counts import CountsWriter
 from pmflib.parallel import PendingResult, count_threads, start_blocks
 from pmflib.passes import count_group, merge_tables
-from pmflib.plan import COUNTING_GROUPS, group_blocks, plan_counting
+from pmflib.plan import COUNTING, group_blocks, plan_counting
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -81,7 +81,7 @@ def _write(
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
 
         def start(fold: int) -> PendingResult[IntArray]:
-            groups = group_blocks(blocks[fold], COUNTING_GROUPS)
+            groups = group_blocks(blocks[fold], COUNTING)
             # tables may be large: a worker holds one at a time
             return start_blocks(
                 client, count_group, groups, merge_tables, schema.offsets, bundle=False

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pmflib.errors import MemoryPlanError
 from pmflib.plan import (
     BLOCK_COST,
-    COUNTING_GROUPS,
+    COUNTING,
     MAX_GROUP,
     MIN_GROUP,
     WANTED_GROUPS,
@@ -57,10 +57,9 @@ def test_group_blocks__tens_of_groups_unless_small_or_huge(size, n_blocks, n_gro
     assert len(group_blocks(make_blocks([size] * n_blocks))) == n_groups
 
 
-def test_group_blocks__fewer_where_fewer_are_wanted():
-    blocks = make_blocks([MIN_GROUP] * 160)
-    assert len(group_blocks(blocks, COUNTING_GROUPS)) == COUNTING_GROUPS
-    assert len(group_blocks(make_blocks([MAX_GROUP] * 40), COUNTING_GROUPS)) == 40
+def test_group_blocks__coarser_ones_are_larger_within_the_limit():
+    assert len(group_blocks(make_blocks([MIN_GROUP] * 80), COUNTING)) == 64 // COUNTING
+    assert len(group_blocks(make_blocks([MAX_GROUP] * 40), COUNTING)) == 40
 
 
 def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():
