@@ -16,7 +16,7 @@ from pmflib.blocks import Block, DenseBlock, SparseBlock
 
 ListArray: TypeAlias = npt.NDArray[np.int32]
 
-CHUNK_ENTRIES = 1 << 15
+CHUNK_ENTRIES = 1 << 16
 """Places in the lists of the samples that are worked on at a time."""
 
 
@@ -149,7 +149,9 @@ def _combine_dense(
         part = codes[start : stop + n_beyond]
         # the last rows have to be copied, with room behind them
         missing = stop + n_beyond - start - part.size
-        return (np.pad(part, (0, missing)) if missing else part,), 0
+        if missing:
+            part = np.concatenate([part, np.zeros(missing, codes.dtype)])
+        return (part,), 0
 
     keys = arrange_keys(entries.bases, entries.steps, layout.group)
     how = choose_dense_combined(layout.group, codes.dtype)

@@ -92,7 +92,7 @@ class RowTables:
         self.log_scale = float(log_prior.max())
         log_maxima = _find_maxima(log_factors)
         scaled_prior, scaled = log_prior - self.log_scale, log_factors - log_maxima[:, None]
-        prior, table = allocate(self.padded), allocate(n_entries * self.padded)
+        prior, table, *self.work = self._allocate(n_entries, width, n_panels)
         prior[: log_prior.size] = np.maximum(np.exp(scaled_prior), THRESHOLD)
         self.log_scales = np.empty(n_entries)
         fill_tables(
@@ -104,15 +104,13 @@ class RowTables:
             self.log_scales,
         )
         self.model = (table, prior, numbering.levels, scaled_prior, scaled)
-        n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
-        self.work = (
-            allocate((n_batch + 1) * self.padded),
-            allocate(n_batch * n_panels * width),
-            allocate(n_batch * n_panels),
-            allocate(n_batch),
-            allocate(n_batch),
-        )
         self.numbering = numbering
+
+    def _allocate(self, n_entries: int, width: int, n_panels: int) -> tuple[FloatArray, ...]:
+        """Prior, table, and work space as `pmflib.kernels.em.RowKernels` has it."""
+        n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
+        sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
+        return allocate(self.padded, n_entries * self.padded, (n_batch + 1) * self.padded, *sums)
 
 
 def _find_maxima(values: FloatArray) -> FloatArray:
@@ -128,11 +126,16 @@ def choose_panels(rank: int) -> tuple[int, int, int]:
     return width, -(-n_needed // n_panels), n_panels
 
 
-def allocate(size: int) -> FloatArray:
-    """float64 of shape (size,), zeros, at an address that is a multiple of 64 bytes: no vector straddles two lines."""
-    raw = np.zeros(size + 8)
-    skipped = -raw.ctypes.data % 64 // 8
-    return raw[skipped : skipped + size]
+def allocate(*sizes: int) -> tuple[FloatArray, ...]:
+    """float64 of shape (size,) each, zeros, at multiples of 64 bytes: no vector straddles two lines of a cache."""
+    ends = np.cumsum([-(-size // 8) * 8 for size in sizes]).tolist()
+    raw = np.zeros(ends[-1] + 8)
+    skipped = -raw.__array_interface__["data"][0] % 64 // 8
+    starts = [0, *ends[:-1]]
+    return tuple(
+        raw[skipped + start : skipped + start + size]
+        for start, size in zip(starts, sizes, strict=True)
+    )
 
 
 def add_block(
@@ -158,7 +161,7 @@ def add_block(
     levels, rank = tables.model[2], log_prior.size
     weighted = block.weights is not None
     weights = np.empty(0) if block.weights is None else block.weights
-    mass, states = allocate(len(levels) * tables.padded), allocate(tables.padded)
+    mass, states = allocate(len(levels) * tables.padded, tables.padded)
     fractions, exponents = np.ones(8), np.zeros(8, np.int64)
     log_likelihood = 0.0
     for rows, lists in iterate_lists(block, offsets, tables.layout, tables.numbering):
