@@ -148,6 +148,39 @@ def em_statistics(
     return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
 
 
+def score_average(
+    block: Block, offsets: IntArray, models: Sequence[tuple[FloatArray, FloatArray]]
+) -> tuple[float, float]:
+    """Score samples under the mean of models' probabilities, without forming a model of their summed rank.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    models
+        Logarithms as from `take_logs`, at least one.
+
+    Returns
+    -------
+    Log-likelihood, nats, and number of samples: what is added up over blocks.
+    """
+    from pmflib.row_tables import score_block
+
+    if not block.n_rows:
+        return 0.0, 0.0
+    total = np.empty(block.n_rows)
+    for number, (log_prior, log_factors) in enumerate(models):
+        scores = np.empty(block.n_rows)
+        nothing = np.empty((block.n_rows, 0))
+        score_block(block, offsets, log_prior, log_factors, scores, nothing)
+        total = np.logaddexp(total, scores) if number else scores
+    total -= math.log(len(models))
+    weighted = total.sum() if block.weights is None else (total * block.weights).sum()
+    return float(weighted), float(block.n_samples)
+
+
 def m_step(
     statistics: EMStatistics,
     offsets: IntArray,

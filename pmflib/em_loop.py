@@ -93,6 +93,9 @@ def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> M
 Evaluate = Callable[[FloatArray, FloatArray], EMStatistics]
 """Sufficient statistics of a set of samples under a prior and factors."""
 
+Judge = Callable[[FloatArray, FloatArray], float]
+"""Log-likelihood of held-out samples under a prior and factors, nats per sample."""
+
 
 def run_em(
     evaluate: Evaluate,
@@ -102,7 +105,7 @@ def run_em(
     smoothing: Smoothing,
     max_passes: int,
     tol: float,
-    validate: Evaluate | None = None,
+    validate: Judge | None = None,
     patience: int = 10,
     accelerate: bool = False,
     on_pass: Callable[[EMState], None] | None = None,
@@ -125,8 +128,8 @@ def run_em(
         Share of the objective, at least 0: the loop has converged when what passes may still gain, by `estimate_gap`,
         is below it. With held-out samples, the rise of their log-likelihood that counts as one.
     validate
-        Statistics of held-out samples. With it the held-out log-likelihood is looked at after every pass, the model
-        with the best one is kept, and the loop goes on while it rises.
+        Log-likelihood of held-out samples, nats per sample. With it that is looked at after every pass, the model where
+        it was best is kept, and the loop goes on while it rises.
     patience
         Passes without a rise of the held-out log-likelihood, by more than ``tol`` of its value, before stopping.
     accelerate
@@ -152,7 +155,7 @@ def run_em(
         if not value >= least:
             raise PmfError(f"{name} is {value}; give at least {least}")
     if validate is not None and not state.held_out:
-        first = _mean(validate(state.prior, state.factors))
+        first = validate(state.prior, state.factors)
         state = replace(
             state, held_out=(first,), best_prior=state.prior, best_factors=state.factors
         )
@@ -163,7 +166,7 @@ def run_em(
             gap = estimate_gap(state.loss_history, CYCLE if accelerate else 1)
             state = replace(state, converged=gap <= tol * abs(state.loss_history[-1]))
         else:
-            state = _judge(state, _mean(validate(state.prior, state.factors)), tol, patience)
+            state = _judge(state, validate(state.prior, state.factors), tol, patience)
         if on_pass is not None:
             on_pass(state)
     if state.refuge is not None:
@@ -275,7 +278,3 @@ def _count_stale(held_out: Sequence[float], tol: float) -> int:
         if value > level + tol * abs(level):
             risen, level = passes, value
     return len(held_out) - 1 - risen
-
-
-def _mean(statistics: EMStatistics) -> float:
-    return statistics.log_likelihood / max(statistics.n_rows, 1)

@@ -13,16 +13,14 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.em import EMStatistics, Smoothing
-from pmflib.em_loop import EMState, Evaluate, run_em
+from pmflib.em_loop import EMState, run_em
 from pmflib.squarem import Model
 
 EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
 """Sufficient statistics of a set of samples under each of several models of one rank."""
 
-
-def take_one(evaluate: EvaluateModels) -> Evaluate:
-    """Evaluate one model."""
-    return lambda prior, factors: evaluate([(prior, factors)])[0]
+JudgeModels = Callable[[Sequence[Model]], float]
+"""Log-likelihood of held-out samples under the average of models, nats per sample."""
 
 
 def join_members(models: Sequence[Model]) -> Model:
@@ -53,6 +51,11 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
     )
 
 
+def merge_scores(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Sum of log-likelihoods and numbers of samples, in the order of the parts."""
+    return sum(part[0] for part in parts), sum(part[1] for part in parts)
+
+
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
     """Sum of the statistics of each model over parts of the samples, in the order of the parts."""
     return [EMStatistics.merge(of_model) for of_model in zip(*parts, strict=True)]
@@ -67,7 +70,7 @@ class Runs:
     evaluate
         Statistics of the training samples.
     validate
-        Statistics of held-out samples; None where there are none.
+        Log-likelihood of held-out samples; None where there are none.
     offsets
         int64 of shape (n_variables + 1,).
     singles
@@ -81,7 +84,7 @@ class Runs:
     """
 
     evaluate: EvaluateModels
-    validate: Evaluate | None
+    validate: JudgeModels | None
     offsets: IntArray
     singles: FloatArray
     max_passes: int = 200
@@ -116,6 +119,10 @@ class Runs:
         def evaluate(prior: FloatArray, factors: FloatArray) -> EMStatistics:
             return join_statistics(self.evaluate(split_members((prior, factors), len(starts))))
 
+        def judge(prior: FloatArray, factors: FloatArray) -> float:
+            assert self.validate is not None
+            return self.validate(split_members((prior, factors), len(starts)))
+
         return run_em(
             evaluate,
             self.resume(name) or EMState(*join_members(starts)),
@@ -123,14 +130,8 @@ class Runs:
             smoothing=Smoothing.shaped_by(self.singles, self.offsets, strength),
             max_passes=self.max_passes,
             tol=self.tol,
-            validate=self.validate if stop_early else None,
+            validate=judge if self.validate is not None and stop_early else None,
             patience=self.patience,
             accelerate=self.accelerate,
             on_pass=lambda state: self.on_pass(name, state),
         )
-
-    def score(self, model: Model) -> float:
-        """Held-out log-likelihood of a model, nats per sample."""
-        assert self.validate is not None
-        found = self.validate(*model)
-        return found.log_likelihood / max(found.n_rows, 1)

@@ -12,8 +12,8 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
 from pmflib.counting import add_blocks
 from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMStatistics, em_statistics, take_logs
-from pmflib.em_runs import merge_each
+from pmflib.em import EMStatistics, em_statistics, score_average, take_logs
+from pmflib.em_runs import merge_each, merge_scores
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
 from pmflib.squarem import Model
@@ -66,6 +66,12 @@ def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list
     return merge_each(
         [[em_statistics(block, offsets, *log) for log in logs] for block in iterate_distinct(group)]
     )
+
+
+def judge_group(group: Group, offsets: IntArray, models: Sequence[Model]) -> tuple[float, float]:
+    """Log-likelihood of a group under the average of models, nats, and its number of samples."""
+    logs = [take_logs(*model) for model in models]
+    return merge_scores([score_average(block, offsets, logs) for block in iterate_distinct(group)])
 
 
 def score_group(

@@ -234,9 +234,10 @@ def _compare_converged(
     found: dict[float, tuple[dict[str, Model], dict[str, float], EMState]] = {}
 
     def run(strength: float) -> float:
+        assert runs.validate is not None
         state = runs.run(f"starts-{strength:g}", begun, strength, stop_early=False)
         models = _combine(runs, state, Recipe(starts, strength, kind="best"))
-        scores = {kind: runs.score(model) for kind, model in models.items()}
+        scores = {kind: runs.validate([model]) for kind, model in models.items()}
         found[strength] = models, scores, state
         return max(scores.values())
 

@@ -12,7 +12,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.counts import count_pairs
 from pmflib.em_loop import EMState
-from pmflib.em_runs import Runs, take_one
+from pmflib.em_runs import Runs
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting import FitResult, Method
 from pmflib.hashing import assign_folds
@@ -164,8 +164,8 @@ class _Task:
         evaluate = Samples(codes, offsets, self.rank).evaluate_each
         validate = None
         if held_out is not None:
-            of_held_out = Samples(held_out, offsets, self.rank * self.options.members)
-            validate = take_one(of_held_out.evaluate_each)
+            rank = self.rank * self.options.members
+            validate = Samples(held_out, offsets, rank).score_average
         return Runs(evaluate, validate, offsets, starts.singles, *self.limits), starts
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMStatistics, em_statistics, take_logs
-from pmflib.em_runs import merge_each
+from pmflib.em import EMStatistics, em_statistics, score_average, take_logs
+from pmflib.em_runs import merge_each, merge_scores
 from pmflib.squarem import Model
 
 BLOCK_WORK = 20_000_000
@@ -30,7 +30,8 @@ class Samples:
     offsets
         int64 of shape (n_variables + 1,).
     rank
-        Of the models to come: blocks are cut to the work there will be, whatever the number of threads.
+        Of the models to come, summed where they are averaged: blocks are cut to the work there will be, whatever the
+        number of threads.
     """
 
     def __init__(self, codes: IntArray, offsets: IntArray, rank: int) -> None:
@@ -54,3 +55,13 @@ class Samples:
         n_tasks = len(self._blocks) * len(logs)
         found = list(self._pool.map(add_up, range(n_tasks)) if n_tasks > 1 else [add_up(0)])
         return merge_each([found[i : i + len(logs)] for i in range(0, n_tasks, len(logs))])
+
+    def score_average(self, models: Sequence[Model]) -> float:
+        """Log-likelihood under the average of models, nats per sample."""
+        logs = [take_logs(*model) for model in models]
+
+        def score(block: DenseBlock) -> tuple[float, float]:
+            return score_average(block, self._offsets, logs)
+
+        found = merge_scores(list(self._pool.map(score, self._blocks)))
+        return found[0] / max(found[1], 1)

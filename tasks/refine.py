@@ -14,13 +14,13 @@ from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts, count_pairs, load_singles
 from pmflib.em import EMStatistics
 from pmflib.em_loop import EMState, open_start
-from pmflib.em_runs import EvaluateModels, Runs, merge_each, take_one
+from pmflib.em_runs import EvaluateModels, JudgeModels, Runs, merge_each, merge_scores
 from pmflib.evaluation import split_folds
 from pmflib.fitting import FitResult
 from pmflib.marginals import estimate_singles, smooth_singles
 from pmflib.model import JointPMF
-from pmflib.parallel import Client, count_threads, keep_loaded, start_blocks
-from pmflib.passes import load_group, run_e_step
+from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
+from pmflib.passes import judge_group, load_group, run_e_step
 from pmflib.plan import group_blocks, plan_em
 from pmflib.recipes import Options, fit_options
 from pmflib.refining import report_em
@@ -128,7 +128,7 @@ def _write(
         validate = None
         # of few samples, none may have fallen to these folds: then nothing is chosen
         if any(block.n_rows for block in held_out):
-            validate = take_one(_evaluate_on(worker, held_out, offsets, spare // 8))
+            validate = _judge_on(worker, held_out, offsets, spare // 8)
         report("refine", 0, config.em.max_passes)
         runs = Runs(
             _evaluate_on(worker, blocks, offsets, spare),
@@ -194,9 +194,7 @@ def _evaluate_on(
     Blocks are kept in the workers' memory where they fit. Models are dealt to no more tasks than keep all threads
     busy: a block that is not kept is read once per task.
     """
-    groups = group_blocks(blocks)
-    fits = sum(block.nbytes for block in blocks) <= spare
-    items = keep_loaded(client, load_group, groups) if fits else groups
+    items = _keep_groups(client, blocks, spare)
     n_shares = -(-count_threads(client) // max(len(items), 1))
 
     def evaluate(models: Sequence[Model]) -> list[EMStatistics]:
@@ -210,6 +208,26 @@ def _evaluate_on(
         return [statistics for share in pending for statistics in share.wait()]
 
     return evaluate
+
+
+def _judge_on(
+    client: Client, blocks: Sequence[BlockReference], offsets: IntArray, spare: int
+) -> JudgeModels:
+    """Log-likelihood of some blocks, at least one, as a map over groups of blocks."""
+    items = _keep_groups(client, blocks, spare)
+
+    def judge(models: Sequence[Model]) -> float:
+        found = run_blocks(client, judge_group, items, merge_scores, offsets, models)
+        return found[0] / max(found[1], 1)
+
+    return judge
+
+
+def _keep_groups(client: Client, blocks: Sequence[BlockReference], spare: int) -> Sequence[Any]:
+    """Groups of blocks, in the workers' memory where they fit."""
+    groups = group_blocks(blocks)
+    fits = sum(block.nbytes for block in blocks) <= spare
+    return keep_loaded(client, load_group, groups) if fits else groups
 
 
 def _keep_and_report(work: Path, max_passes: int) -> Callable[[str, EMState], None]:

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 from reference import make_codes, make_model, offsets_of
 
+from pmflib.blocks import DenseBlock
+from pmflib.em import em_statistics, score_average, take_logs
 from pmflib.em_runs import (
     Runs,
     join_members,
     merge_each,
     split_members,
-    take_one,
 )
 from pmflib.samples import Samples
 
@@ -22,7 +23,7 @@ def make_models(n, rank=2):
 
 
 def make_runs(codes=CODES, held_out=None, **options):
-    validate = None if held_out is None else take_one(Samples(held_out, OFFSETS, 2).evaluate_each)
+    validate = None if held_out is None else Samples(held_out, OFFSETS, 2).score_average
     return Runs(Samples(codes, OFFSETS, 2).evaluate_each, validate, OFFSETS, SINGLES, **options)
 
 
@@ -59,7 +60,12 @@ def test_run__held_out_samples_judge_the_average():
     held_out = make_codes(np.random.default_rng(1), 100, CARDINALITIES)
     runs = make_runs(CODES[:40], held_out, max_passes=100, patience=3)
     state = runs.run("all", make_models(3), 0.01)
-    assert runs.score((state.best_prior, state.best_factors)) == max(state.held_out)
+    best = state.best_prior, state.best_factors
+    assert runs.validate(split_members(best, 3)) == max(state.held_out)
+    # the same as of one model of summed rank
+    whole = take_logs(*best)
+    alone = em_statistics(DenseBlock(held_out), OFFSETS, *whole)
+    assert max(state.held_out) == pytest.approx(alone.log_likelihood / 100, rel=1e-12)
     late = runs.run("late", make_models(3), 0.01, stop_early=False)
     assert late.held_out == ()
     assert late.n_passes > state.best_pass
@@ -96,3 +102,13 @@ def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
     again = Samples(CODES, OFFSETS, 2).evaluate_each(models)
     assert again[0].log_likelihood == cut.evaluate_each(models)[0].log_likelihood
+
+
+def test_score_average__weights_gaps_and_no_rows():
+    logs = [take_logs(*model) for model in make_models(2)]
+    codes = np.array([[0, 1, -1], [-1, -1, -1], [2, 0, 3]], np.int8)
+    weights = np.array([2.0, 1.0, 3.0])
+    repeated = DenseBlock(codes[[0, 0, 1, 2, 2, 2]])
+    found = score_average(DenseBlock(codes, weights), OFFSETS, logs)
+    assert found == pytest.approx(score_average(repeated, OFFSETS, logs), rel=1e-13)
+    assert score_average(DenseBlock(codes[:0]), OFFSETS, logs) == (0.0, 0.0)

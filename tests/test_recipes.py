@@ -3,7 +3,7 @@ import pytest
 from reference import make_model
 
 import pmflib as pmf
-from pmflib.em_runs import Runs, take_one
+from pmflib.em_runs import Runs
 from pmflib.marginals import estimate_singles
 from pmflib.recipes import (
     DEFAULT_STRENGTH,
@@ -32,7 +32,7 @@ def prepare(train, held_out=None, rank=3, **options):
     counts = pmf.count_pairs(train, SCHEMA)
     validate = None
     if held_out is not None:
-        validate = take_one(Samples(held_out, SCHEMA.offsets, rank).evaluate_each)
+        validate = Samples(held_out, SCHEMA.offsets, rank).score_average
     evaluate = Samples(train, SCHEMA.offsets, rank).evaluate_each
     runs = Runs(evaluate, validate, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(lambda: counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
@@ -53,7 +53,7 @@ def test_climb__one_value_is_looked_at_once():
 def test_find_recipe__takes_the_start_and_strength_of_the_best_score(drawn):
     runs, starts = prepare(drawn[:100], drawn[100:], max_passes=60)
     recipe, model, state = find_recipe(runs, starts, Options(("auto", "random"), (0.1, 1.0)))
-    assert runs.score(model) == recipe.score == max(state.held_out)
+    assert runs.validate([model]) == recipe.score == max(state.held_out)
     scores = {
         (kind, strength): max(runs.run("x", starts(kind, 1), strength).held_out)
         for kind in ("auto", "random")
@@ -84,7 +84,7 @@ def test_find_recipe__mean_and_best_of_converged_starts(drawn):
     recipe, model, _ = find_recipe(runs, starts, options)
     assert recipe.kind in ("mean", "best")
     assert (recipe.starts, recipe.passes) == ((("auto", 1), ("random", 7)), None)
-    assert runs.score(model) == recipe.score
+    assert runs.validate([model]) == recipe.score
     again, _ = follow_recipe(recipe, runs, starts)
     np.testing.assert_allclose(again[1], model[1], rtol=1e-12)
 
