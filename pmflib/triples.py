@@ -147,10 +147,10 @@ class TripleMarginals:
         owners = np.arange(sizes.size)
         rising = (owners[:, None, None] < owners[:, None]) & (owners[:, None] < owners)
         support = np.where(rising, support, 0)
-        scale = np.where(support > 0, 1 / np.maximum(support, 1), 0.0)
+        scale: FloatArray = np.where(support > 0, 1 / np.maximum(support, 1), 0.0)
         for axis in range(3):
             scale = np.repeat(scale, sizes, axis=axis)
-        return cls(counts.table * scale, support, singles, offsets)
+        return cls(scale * counts.table, support, singles, offsets)
 
 
 def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schema) -> TripleCounts:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.errors import PmfError, SchemaError
+from pmflib.errors import SchemaError
 from pmflib.solvers.pairwise import Parameters, check_limits, check_nonnegative, check_start
 from pmflib.solvers.result import SolverResult
 from pmflib.solvers.simplex import project_simplex, solve_simplex_least_squares
@@ -54,8 +54,8 @@ def fit_ctd(
 
     Returns
     -------
-    The fit. ``loss_history`` starts with the loss of the start, its prior made the best one, and never rises: half the mean over the observed
-    triples of the squared distance between triple and model.
+    The fit. ``loss_history`` starts with the loss of the start, its prior made the best one, and never rises: half the
+    mean over the observed triples of the squared distance between triple and model.
 
     Raises
     ------
@@ -69,8 +69,8 @@ def fit_ctd(
 
     References
     ----------
-    Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66; Huang, Sidiropoulos and Liavas (2016),
-    same journal 64, for AO-ADMM.
+    Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66; for AO-ADMM Huang, Sidiropoulos and
+    Liavas (2016), same journal 64.
     """
     check_limits(max_iter, tol)
     check_triples(triples, offsets, observed, singles)

@@ -111,7 +111,9 @@ class _Problem:
 
 def _take_part(weights: FloatArray) -> BoolArray:
     """Which variables stand in a weighted triple."""
-    return weights.any(axis=(1, 2)) | weights.any(axis=(0, 2)) | weights.any(axis=(0, 1))
+    parts = [weights.any(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
+    part: BoolArray = np.any(parts, axis=0)
+    return part
 
 
 def _pose(triples: FloatArray, offsets: IntArray, weights: FloatArray) -> _Problem:

@@ -66,7 +66,7 @@ def test_fit__loss_never_rises_and_is_what_it_says(loss, problem):
 
 @given(triple_problems(), st.integers(0, 2**32 - 1))
 def test_fit_ctd_kl__update_is_the_expected_count_of_each_state(problem, seed):
-    triples, offsets, observed, singles, (prior, factors) = problem
+    triples, offsets, observed, _, (prior, factors) = problem
     if not observed.any():
         return
     weights = np.random.default_rng(seed).integers(0, 5, observed.shape)
