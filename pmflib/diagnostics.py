@@ -166,7 +166,7 @@ def _measure_rank(
         return np.zeros(0), 0.0, 1
     singles = estimate_singles(counts)
     scaled = _scale(marginals, singles, cut)
-    values: FloatArray = np.linalg.svd(scaled, compute_uv=False)
+    values = np.asarray(np.linalg.svd(scaled, compute_uv=False), np.float64)
     filled = np.flatnonzero(counts.n_rows > 0)
     noises = []
     for pattern in range(1, min(len(filled), _MAX_HALVINGS + 1)):
