@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.errors import SchemaError
@@ -18,8 +17,8 @@ from pmflib.solvers.pairwise import Parameters, check_limits, check_nonnegative,
 from pmflib.solvers.result import SolverResult
 from pmflib.solvers.simplex import project_simplex, solve_simplex_least_squares
 
-_STEPS = 10
-_STEP_TOL = 1e-7
+_STEPS = 5
+_STEP_TOL = 1e-5
 
 
 def fit_ctd(
@@ -199,15 +198,15 @@ def _solve_on_simplices(
     rho = float(np.trace(gram)) / gram.shape[0]
     if rho <= 0:
         return factor, dual
-    solver = cho_factor(gram + rho * np.eye(gram.shape[0]))
+    solver = np.linalg.inv(gram + rho * np.eye(gram.shape[0]))
     for _ in range(_STEPS):
-        free = cho_solve(solver, (pull + rho * (factor + dual)).T).T
+        free = (pull + rho * (factor + dual)) @ solver
         moved = project_simplex(free - dual)
-        dual = dual + moved - free
-        gap = np.linalg.norm(moved - free) / max(float(np.linalg.norm(moved)), 1e-300)
-        step = np.linalg.norm(moved - factor) / max(float(np.linalg.norm(dual)), 1e-300)
+        gap, step = moved - free, moved - factor
+        dual = dual + gap
         factor = moved
-        if gap < _STEP_TOL and step < _STEP_TOL:
+        least = _STEP_TOL**2 * float(np.vdot(moved, moved))
+        if np.vdot(gap, gap) < least and np.vdot(step, step) < least:
             break
     return factor, dual
 
