@@ -34,7 +34,8 @@ import numpy as np
 import pmflib as pmf
 from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock
 from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMState, EMStatistics, Smoothing, em_statistics, m_step, run_em, take_logs
+from pmflib.em import EMStatistics, Smoothing, em_statistics, m_step, take_logs
+from pmflib.em_loop import EMState, run_em
 
 OURS = "pmflib"
 TARGETS = {

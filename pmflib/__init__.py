@@ -12,9 +12,10 @@
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.fitting import FitResult, fit, fit_em
+from pmflib.fitting import FitResult, fit
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
+from pmflib.refining import fit_em
 from pmflib.schema import Schema, Variable
 from pmflib.triples import count_triples, fit_triples
 

@@ -1,4 +1,4 @@
-"""Averaging models: several fits of one rank, their latent states matched, made one."""
+"""Averaging parameters: several fits of one rank, their latent states matched, made one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmflib.errors import PmfError, RankError, SchemaError
 from pmflib.metrics import match_factors
-from pmflib.model import JointPMF
+from pmflib.squarem import Model
 
 
-def average_models(models: Sequence[JointPMF]) -> JointPMF:
+def average_parameters(models: Sequence[Model]) -> Model:
     """Average the parameters of models, each state with the one it matches in the first model.
 
     Fits of few samples from different starts end at different optima around the truth; their mean is
@@ -21,30 +20,16 @@ def average_models(models: Sequence[JointPMF]) -> JointPMF:
     Parameters
     ----------
     models
-        At least one, of one schema and one rank.
+        Priors (rank,) and factors (n_levels, rank), at least one, all of one shape.
 
     Returns
     -------
-    A model of the same rank.
-
-    Raises
-    ------
-    PmfError
-        If there is no model.
-    SchemaError, RankError
-        If schemas or ranks differ.
+    Prior and factors of the same shapes.
     """
-    if not models:
-        raise PmfError("models is empty; give at least one")
     first = models[0]
-    if len({model.schema.digest for model in models}) > 1:
-        raise SchemaError("models have different schemas; average models of the same variables")
-    if len({model.rank for model in models}) > 1:
-        ranks = sorted({model.rank for model in models})
-        raise RankError(f"models have ranks {ranks}; average models of one rank")
-    prior, factors = np.zeros_like(first.prior), np.zeros_like(first.factors)
+    prior, factors = np.zeros_like(first[0]), np.zeros_like(first[1])
     for model in models:
-        order = match_factors(first.prior, first.factors, model.prior, model.factors)
-        prior += model.prior[order] / len(models)
-        factors += model.factors[:, order] / len(models)
-    return JointPMF(prior, factors, first.schema, {"method": "average", "models": len(models)})
+        order = match_factors(*first, *model)
+        prior += model[0][order] / len(models)
+        factors += model[1][:, order] / len(models)
+    return prior, factors

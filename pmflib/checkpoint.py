@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.arrays import IntArray
-from pmflib.em import EMState
+from pmflib.em_loop import EMState
 from pmflib.squarem import Model
 from pmflib.store.artefacts import replace_file
 

@@ -37,6 +37,8 @@ _WORK_FOR_ONE_ROUND = 20_000_000
 _JUDGED_ITERATIONS = 60
 _ITERATIONS = 200
 _TOL = 1e-5
+# Iterations of a start that is not to converge: with more states than pairs can tell apart, the rest fits noise.
+_PAIR_ITERATIONS = 50
 # Held-out pairs that a model rules out count as this likely.
 _LEAST = 1e-9
 _OPENING = 0.05
@@ -85,8 +87,13 @@ def fit_chosen(
     -----
     Starts are symmetric NMF, CNMF-SPA and shaken marginals; one that refuses the rank is left out.
     Pseudo-counts are chosen on held-out folds from the first of these starts, then the start by the
-    loss. Large tables are judged on one fold; the largest get the first start and no choice.
+    loss. Large tables are judged on one fold; the largest get the first start and no choice. Nor is
+    there a choice where the rank is above what pairs can tell apart: then it is `fit_pairs`.
     """
+    carried = count_carried(counts)
+    if rank > carried:
+        why = f"pairs tell at most {carried} states apart: random start, few iterations, no pseudo-count"
+        return fit_pairs(counts, rank, rng), Choice("random", 0.0, (why,))
     starts, notes = _list_starts(rank, int(rng.integers(2**63))), []
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
     begun: dict[str, Parameters] = {}
@@ -107,6 +114,31 @@ def fit_chosen(
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
     notes += [reason, f"start {name}: least loss ({losses})"]
     return fits[name], Choice(name, strength, (*notes, *fits[name].notes))
+
+
+def count_carried(counts: PairCounts) -> int:
+    """Largest rank of a matrix of pairwise marginals: columns of a variable sum to the same vector."""
+    return counts.schema.n_levels - counts.schema.n_variables + 1
+
+
+def fit_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
+    """Shaken marginals, brought near the pairs by a few iterations: a start for EM, another for every seed.
+
+    Where the rank is far above what pairs can tell apart, EM on the rows ends higher from here than from random starts,
+    and higher than from a fit of the pairs that has converged.
+
+    Parameters
+    ----------
+    counts
+        Of at least two variables.
+    rank
+        Latent states, at least 1.
+    rng
+        Source of the noise.
+    """
+    marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
+    begun = start_random(singles, marginals.offsets, rank=rank, rng=rng)
+    return _polish(marginals, singles, begun, 0.0, _PAIR_ITERATIONS)
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:

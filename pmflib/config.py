@@ -96,8 +96,9 @@ class ModelConfig(_Section):
 
     rank: Annotated[int, Field(ge=1)]
     """Number of latent states."""
-    method: Literal["auto", "spa", "opt", "mirror", "symnmf", "random"] = "auto"
-    """Start of EM, as `pmflib.fit` knows it: auto compares several on held-out training folds."""
+    method: Literal["auto", "spa", "opt", "mirror", "symnmf", "pairs", "random"] = "auto"
+    """Start of EM, as `pmflib.fit` knows it: auto compares several on held-out training folds; for the members of an
+    average it is pairs or random."""
 
 
 class EMConfig(_Section):
@@ -107,7 +108,12 @@ class EMConfig(_Section):
     tol: Annotated[float, Field(ge=0)] = 1e-6
     """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     smoothing: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
-    """Pseudo-count per level and latent state, shaped by the variable's marginal."""
+    """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
+    validation folds."""
+    members: Annotated[int, Field(ge=1)] = 1
+    """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
+    distil: Annotated[int, Field(ge=0)] = 0
+    """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
     patience: Annotated[int, Field(ge=1)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
     accelerate: bool = False
@@ -171,6 +177,22 @@ class PipelineConfig(_Section):
                 f"evaluate holds out {held_out} of {self.store.folds} folds; leave at least one to train on"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_members(self) -> PipelineConfig:
+        if self.em.members > 1 and self.model.method not in ("auto", "pairs", "random"):
+            raise ValueError(
+                f"em.members = {self.em.members} needs starts that differ: model.method = 'auto', 'pairs' or 'random'"
+            )
+        if self.em.distil and self.em.members == 1:
+            raise ValueError(f"em.distil = {self.em.distil} needs an average: em.members above 1")
+        return self
+
+    @property
+    def start_method(self) -> str:
+        """Method of the first start: of an average, one that can make more."""
+        is_average = self.em.members > 1 and self.model.method == "auto"
+        return "pairs" if is_average else self.model.method
 
     @property
     def digest(self) -> str:

@@ -12,9 +12,11 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
 from pmflib.counting import add_blocks
 from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMStatistics, em_statistics, take_logs
+from pmflib.em import EMStatistics, em_statistics, score_average, take_logs
+from pmflib.em_runs import merge_each, merge_scores
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
+from pmflib.squarem import Model
 from pmflib.store.samples import BlockReference, read_block
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
@@ -57,14 +59,18 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
     return total
 
 
-def run_e_step(
-    group: Group, offsets: IntArray, prior: FloatArray, factors: FloatArray
-) -> EMStatistics:
-    """Sufficient statistics of a group under a model."""
-    logs = take_logs(prior, factors)
-    return EMStatistics.merge(
-        [em_statistics(block, offsets, *logs) for block in iterate_distinct(group)]
+def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list[EMStatistics]:
+    """Sufficient statistics of a group under each of several models; the blocks are read once."""
+    logs = [take_logs(*model) for model in models]
+    return merge_each(
+        [[em_statistics(block, offsets, *log) for log in logs] for block in iterate_distinct(group)]
     )
+
+
+def judge_group(group: Group, offsets: IntArray, models: Sequence[Model]) -> tuple[float, float]:
+    """Log-likelihood of a group under the average of models, nats, and its number of samples."""
+    logs = [take_logs(*model) for model in models]
+    return merge_scores([score_average(block, offsets, logs) for block in iterate_distinct(group)])
 
 
 def score_group(

@@ -110,13 +110,18 @@ def plan_counting(n_levels: int, n_threads: int) -> MemoryPlan:
     )
 
 
-def plan_em(n_levels: int, rank: int, n_threads: int) -> MemoryPlan:
-    """Memory of EM passes, samples aside: they are read again in each pass where they do not fit."""
-    table = 8 * n_levels * rank
+def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> MemoryPlan:
+    """Memory of EM passes, samples aside: they are read again in each pass where they do not fit.
+
+    Models that run side by side take as much as one of their summed rank.
+    """
+    table = 8 * n_levels * rank * n_models
+    several = f"{n_models} models of " if n_models > 1 else ""
     return MemoryPlan(
         "EM",
         {
-            f"parameters of {n_levels} levels x rank {rank} and their logarithms": 6 * table,
+            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 6
+            * table,
             f"sufficient statistics, one per thread and {FAN_IN} to merge": (n_threads + FAN_IN + 2)
             * table,
             "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pmflib.choosing import group_folds
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
 from pmflib.evaluation import split_folds
+from pmflib.fitting import Method
 from pmflib.fitting import fit as fit_counts
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 
-VERSION = 2
+VERSION = 3
 
 
 @stage(name="fit")
@@ -46,7 +47,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
         path = store.locate(counts) / "pairs"
         training = _load_groups(path, config.store.folds, tuple(folds.train), config.model.rank)
         result = fit_counts(
-            training, config.model.rank, method=config.model.method, rng=config.seed
+            training, config.model.rank, method=cast(Method, config.start_method), rng=config.seed
         )
         result.model.save(folder / "model")
         summary: dict[str, Any] = {
@@ -65,7 +66,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
             inputs={"counts": counts},
             options={
                 "rank": config.model.rank,
-                "method": config.model.method,
+                "method": config.start_method,
                 "train": list(folds.train),
                 "seed": config.seed,
             },

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import IntArray
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts
-from pmflib.em import EMState, EMStatistics, Evaluate, Smoothing, open_start, run_em
-from pmflib.errors import ConvergenceWarning
+from pmflib.counts import PairCounts, count_pairs
+from pmflib.em import EMStatistics
+from pmflib.em_loop import EMState, open_start
+from pmflib.em_runs import EvaluateModels, JudgeModels, Runs, merge_each, merge_scores
 from pmflib.evaluation import split_folds
-from pmflib.fitting import choose_smoothing, finish_em
+from pmflib.fitting import FitResult
 from pmflib.marginals import estimate_singles
 from pmflib.model import JointPMF
-from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks
-from pmflib.passes import load_group, run_e_step
+from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
+from pmflib.passes import judge_group, load_group, run_e_step
 from pmflib.plan import group_blocks, plan_em
+from pmflib.recipes import Options, fit_options
+from pmflib.refining import report_em
+from pmflib.samples import Samples
+from pmflib.squarem import Model
+from pmflib.starts import Starts
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.samples import BlockReference
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 3
+VERSION = 4
+
+DRAWN_SAMPLES = 100_000
+"""Samples drawn from an average to distil it."""
 
 
 @stage(name="refine")
@@ -36,7 +46,7 @@ def refine(
     start: Reference,
     address: str = "",
 ) -> Reference:
-    """Refine a model by EM on the training folds; held-out folds choose the number of passes.
+    """Refine a model by EM on the training folds, or average several; held-out folds choose what is left open.
 
     Parameters
     ----------
@@ -66,6 +76,8 @@ def refine(
             inputs={"dataset": dataset, "counts": counts, "start": start},
             options={
                 **config.em.model_dump(),
+                "method": config.start_method,
+                "seed": config.seed,
                 "train": list(folds.train),
                 "validation": list(folds.validation),
             },
@@ -88,7 +100,6 @@ def _write(
 ) -> Mapping[str, Any]:
     """Make passes from the start, or from where a killed run stood, and save the model."""
     dataset, counts, start = inputs
-    em = config.em
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
@@ -96,85 +107,138 @@ def _write(
     total = PairCounts.load_total(
         store.locate(counts) / "pairs", without=[*folds.validation, *folds.test]
     )
-    offsets = begun.schema.offsets
-    singles = estimate_singles(total)
+    rank, offsets = begun.rank, begun.schema.offsets
+    blocks = list_dataset_blocks(store, dataset, folds.train)
+    held_out = list_dataset_blocks(store, dataset, folds.validation)
+    options = Options.make(config.model.method, config.em.smoothing, config.em.members, rank)
+    options = options.fit_to(sum(block.n_observed for block in blocks), rank)
+    opened = open_start(begun.prior, begun.factors, estimate_singles(total))
+    starts = Starts(total, rank, config.seed, {config.start_method: opened})
     with open_workers(config, address) as (client, limit):
-        plan = plan_em(begun.schema.n_levels, begun.rank, count_threads(client))
+        plan = plan_em(begun.schema.n_levels, rank, count_threads(client), options.n_models)
         plan.check(limit)
         spare = (limit - plan.needed) // 2
+        # a pass over little is done here in less time than it takes to ask a worker
+        worker = None if options.small else client
         validate = None
-        # of few samples, none may have fallen to these folds: then the tolerance alone stops the passes
-        if any(block.n_rows for block in list_dataset_blocks(store, dataset, folds.validation)):
-            validate = _evaluate_on(client, store, dataset, folds.validation, offsets, spare // 8)
-        report("refine", 0, em.max_passes)
-        state = run_em(
-            _evaluate_on(client, store, dataset, folds.train, offsets, spare),
-            load_state(work / "state.npz") or open_start(begun.prior, begun.factors, singles),
+        # of few samples, none may have fallen to these folds: then nothing is chosen
+        if any(block.n_rows for block in held_out):
+            validate = _judge_on(worker, held_out, offsets, spare // 8)
+        report("refine", 0, config.em.max_passes)
+        runs = Runs(
+            _evaluate_on(worker, blocks, offsets, spare),
+            validate,
             offsets,
-            smoothing=Smoothing.shaped_by(singles, offsets, choose_smoothing(em.smoothing)),
-            max_passes=em.max_passes,
-            tol=em.tol,
-            validate=validate,
-            patience=em.patience,
-            accelerate=em.accelerate,
-            on_pass=_keep_and_report(work / "state.npz", em.max_passes),
+            starts.singles,
+            config.em.max_passes,
+            config.em.tol,
+            config.em.patience,
+            config.em.accelerate,
+            resume=lambda name: load_state(work / f"state-{name}.npz"),
+            on_pass=_keep_and_report(work, config.em.max_passes),
         )
+        recipe, model, state = fit_options(runs, starts, options)
+        result = report_em(begun.schema, recipe, model, state)
+        if config.em.distil:
+            result, state = _distil(config, runs, result.model)
     report("refine", state.n_passes, state.n_passes, _describe(state))
-    with warnings.catch_warnings():
-        # a limit of passes is an option of the pipeline: the summary says whether it was met
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = finish_em(
-            state, begun.schema, start=str(begun.origin["method"]), max_passes=em.max_passes
-        )
     result.model.save(folder / "model")
     return {
         "method": result.method,
         "rank": result.model.rank,
+        "smoothing": result.model.origin["smoothing"],
         "passes": state.n_passes,
         "best_pass": result.best_pass,
         "converged": result.converged,
         "passes_saved": round(result.passes_saved),
         "log_likelihood_per_row": list(state.log_likelihoods),
         "held_out_per_row": list(state.held_out),
+        "notes": list(result.notes),
     }
+
+
+def _distil(config: PipelineConfig, runs: Runs, average: JointPMF) -> tuple[FitResult, EMState]:
+    """Fit one model to samples drawn from an average; real samples are held out."""
+    schema, rank = average.schema, config.em.distil
+    drawn = average.sample(DRAWN_SAMPLES, config.seed)
+    starts = Starts(count_pairs(drawn, schema), rank, config.seed)
+    of_drawn = replace(
+        runs,
+        evaluate=Samples(drawn, schema.offsets, rank).evaluate_each,
+        singles=starts.singles,
+        resume=lambda name: runs.resume(f"distil-{name}"),
+        on_pass=lambda name, state: runs.on_pass(f"distil-{name}", state),
+    )
+    options = Options.make("auto", config.em.smoothing, 1, rank)
+    recipe, model, state = fit_options(of_drawn, starts, options)
+    note = (
+        f"fitted to {len(drawn)} samples drawn from an average of {average.origin['average']} fits"
+    )
+    return report_em(schema, recipe, model, state, (note,)), state
 
 
 def _evaluate_on(
     client: Client,
-    store: Store,
-    dataset: Reference,
-    folds: Sequence[int],
+    blocks: Sequence[BlockReference],
     offsets: IntArray,
     spare: int,
-) -> Evaluate:
-    """Statistics of some folds as a map over their blocks, kept in the workers' memory where they fit."""
-    blocks = list_dataset_blocks(store, dataset, folds)
-    groups = group_blocks(blocks)
-    fits = sum(block.nbytes for block in blocks) <= spare
-    items = keep_loaded(client, load_group, groups) if fits else groups
+) -> EvaluateModels:
+    """Statistics of some blocks under each of several models, as a map over groups of blocks.
 
-    def evaluate(prior: FloatArray, factors: FloatArray) -> EMStatistics:
+    Blocks are kept in the workers' memory where they fit. Models are dealt to no more tasks than keep all threads
+    busy: a block that is not kept is read once per task.
+    """
+    items = _keep_groups(client, blocks, spare)
+    n_shares = -(-count_threads(client) // max(len(items), 1))
+
+    def evaluate(models: Sequence[Model]) -> list[EMStatistics]:
         if not items:
-            return EMStatistics.zero(len(factors), len(prior))
-        return run_blocks(client, run_e_step, items, EMStatistics.merge, offsets, prior, factors)
+            return [EMStatistics.zero(len(factors), prior.size) for prior, factors in models]
+        step = -(-len(models) // min(n_shares, len(models)))
+        shares = [models[first : first + step] for first in range(0, len(models), step)]
+        pending = [
+            start_blocks(client, run_e_step, items, merge_each, offsets, share) for share in shares
+        ]
+        return [statistics for share in pending for statistics in share.wait()]
 
     return evaluate
 
 
-def _keep_and_report(checkpoint: Path, max_passes: int) -> Callable[[EMState], None]:
-    first = began = 0.0
+def _judge_on(
+    client: Client, blocks: Sequence[BlockReference], offsets: IntArray, spare: int
+) -> JudgeModels:
+    """Log-likelihood of some blocks, at least one, as a map over groups of blocks."""
+    items = _keep_groups(client, blocks, spare)
 
-    def on_pass(state: EMState) -> None:
-        nonlocal first, began
-        save_state(checkpoint, state)
-        text = _describe(state)
-        if began:
+    def judge(models: Sequence[Model]) -> float:
+        found = run_blocks(client, judge_group, items, merge_scores, offsets, models)
+        return found[0] / max(found[1], 1)
+
+    return judge
+
+
+def _keep_groups(client: Client, blocks: Sequence[BlockReference], spare: int) -> Sequence[Any]:
+    """Groups of blocks, in the workers' memory where they fit."""
+    groups = group_blocks(blocks)
+    fits = sum(block.nbytes for block in blocks) <= spare
+    return keep_loaded(client, load_group, groups) if fits else groups
+
+
+def _keep_and_report(work: Path, max_passes: int) -> Callable[[str, EMState], None]:
+    first = began = 0.0
+    current = ""
+
+    def on_pass(name: str, state: EMState) -> None:
+        nonlocal first, began, current
+        save_state(work / f"state-{name}.npz", state)
+        text = f"{name}: {_describe(state)}"
+        if name == current:
             passes = state.n_passes - first
             left = (max_passes - state.n_passes) * (time.monotonic() - began) / passes
             text += f", at most {left:,.0f} s left"
         else:
             # the first pass also compiles kernels and loads blocks: it says nothing of those to come
-            first, began = state.n_passes, time.monotonic()
+            current, first, began = name, state.n_passes, time.monotonic()
         if state.n_passes < max_passes:
             report("refine", state.n_passes, max_passes, text)
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from pmflib.checkpoint import load_state, load_table, save_state, save_table
-from pmflib.em import EMState
+from pmflib.em_loop import EMState
 
 
 def test_save_table__and_load(tmp_path):

@@ -4,7 +4,7 @@ from hypothesis import given
 from reference import tables_of_codes
 
 import pmflib as pmf
-from pmflib.choosing import STRENGTHS, fit_chosen, group_folds
+from pmflib.choosing import STRENGTHS, count_carried, fit_chosen, group_folds
 from pmflib.datasets import published_factors
 from pmflib.metrics import factor_mse
 from pmflib.sampling import sample_codes
@@ -68,13 +68,29 @@ def test_fit_chosen__no_pair_to_hold_out():
     assert "nothing was held out: too few pairs" in result.notes[1]
 
 
-def test_fit_chosen__rank_above_what_the_counts_carry():
-    codes = np.random.default_rng(0).integers(0, 2, (200, 3))
-    result = pmf.fit(pmf.count_pairs(codes, [2] * 3), 5)
+def test_fit_chosen__rank_above_what_spa_can_carry():
+    codes = np.random.default_rng(0).integers(0, 3, (200, 3))
+    result = pmf.fit(pmf.count_pairs(codes, [3] * 3), 5)
     assert result.notes[0].startswith("no spa start: rank is 5")
-    above = pmf.fit(pmf.count_pairs(codes, [2] * 3), 9)
-    assert above.method == "random+opt"
-    assert above.notes[0].startswith("no symnmf start: rank is 9, above 6")
+
+
+def test_fit_chosen__rank_above_what_pairs_can_tell_apart_is_brought_near_them_only():
+    counts, _ = draw_counts(1000, 0.5)
+    assert count_carried(counts) == 46
+    result = pmf.fit(counts, 47, rng=2)
+    assert result.method == "random+opt"
+    assert result.notes[0].startswith("pairs tell at most 46 states apart: random start")
+    alike = pmf.fit(counts, 47, method="pairs", rng=np.random.default_rng(2))
+    assert (alike.method, alike.best_pass) == ("pairs", 50)
+    assert np.array_equal(alike.model.factors, result.model.factors)
+    random = pmf.fit(counts, 47, method="random", rng=2).model
+
+    def explain(model):
+        joint = (model.factors * model.prior) @ model.factors.T
+        table = counts.to_dense()
+        return np.vdot(table, np.log(np.maximum(joint, 1e-300)))
+
+    assert explain(alike.model) > explain(random)
 
 
 @given(tables_of_codes(min_variables=2))

@@ -23,6 +23,16 @@ def test_make_config__defaults():
     )
 
 
+def test_make_config__members_of_an_average_start_from_what_differs():
+    assert make().start_method == "auto"
+    assert make(em={"members": 3}).start_method == "pairs"
+    assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
+    with pytest.raises(ConfigError, match=r"em.members = 3 needs starts that differ: model.method"):
+        make(em={"members": 3}, model={"rank": 2, "method": "spa"})
+    with pytest.raises(ConfigError, match=r"em.distil = 5 needs an average: em.members above 1"):
+        make(em={"distil": 5})
+
+
 def test_make_config__every_layout():
     assert make(source=LONG).source.value == "stars"
     assert make(source=WIDE | {"path": ["a.csv", "b/*.csv"]}).source.path == ("a.csv", "b/*.csv")

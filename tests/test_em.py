@@ -1,4 +1,3 @@
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,17 +8,9 @@ from reference import e_step, make_codes, make_model, offsets_of, tables_of_code
 from pmflib.blocks import DenseBlock
 from pmflib.checkpoint import load_state, save_state
 from pmflib.config import ClusterConfig
-from pmflib.em import (
-    FLOOR,
-    EMState,
-    EMStatistics,
-    Smoothing,
-    em_statistics,
-    m_step,
-    open_start,
-    run_em,
-    take_logs,
-)
+from pmflib.em import FLOOR, EMStatistics, Smoothing, em_statistics, m_step, take_logs
+from pmflib.em_loop import EMState, open_start, run_em
+from pmflib.em_runs import merge_each
 from pmflib.errors import PmfError
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import run_e_step
@@ -34,6 +25,10 @@ def evaluate_on(codes, offsets=OFFSETS):
     return lambda prior, factors: em_statistics(
         DenseBlock(codes), offsets, *take_logs(prior, factors)
     )
+
+
+def judge_on(codes):
+    return lambda *model: evaluate_on(codes)(*model).log_likelihood / len(codes)
 
 
 def same_bits(one, other):
@@ -219,11 +214,9 @@ def test_run_em__notes_losses_and_likelihoods():
 
 
 def scripted(values):
-    """Held-out statistics that give one value after the other, whatever the model."""
+    """Held-out log-likelihoods, one after the other, whatever the model."""
     remaining = iter(values)
-    return lambda prior, factors: replace(
-        EMStatistics.zero(9, 2), log_likelihood=next(remaining), n_rows=1
-    )
+    return lambda prior, factors: next(remaining)
 
 
 def run_with_validation(values, tol=0.0, **options):
@@ -275,7 +268,7 @@ def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_aft
     options = {
         "smoothing": Smoothing.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
-        "validate": evaluate_on(codes[:20]) if validated else None,
+        "validate": judge_on(codes[:20]) if validated else None,
         "patience": 3,
     }
     start = EMState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
@@ -315,12 +308,10 @@ def test_run_em__refuses_options_out_of_range(option):
 def test_open_start__nothing_is_ruled_out():
     prior, factors = np.array([1.0, 0.0]), np.repeat(np.eye(9)[:, [0]], 2, axis=1)
     factors[[3, 5]] = 1.0
-    state = open_start(prior, factors, SINGLES)
-    assert state.prior.tolist() == pytest.approx([0.95, 0.05])
-    assert state.factors.min() > 0
-    np.testing.assert_allclose(
-        np.add.reduceat(state.factors, OFFSETS[:-1], axis=0), 1.0, rtol=1e-14
-    )
+    prior, factors = open_start(prior, factors, SINGLES)
+    assert prior.tolist() == pytest.approx([0.95, 0.05])
+    assert factors.min() > 0
+    np.testing.assert_allclose(np.add.reduceat(factors, OFFSETS[:-1], axis=0), 1.0, rtol=1e-14)
 
 
 @pytest.fixture(scope="module")
@@ -333,12 +324,12 @@ def groups():
 @pytest.fixture(scope="module")
 def alone(groups):
     model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    return run_blocks(None, run_e_step, groups, EMStatistics.merge, OFFSETS, *model)
+    return run_blocks(None, run_e_step, groups, merge_each, OFFSETS, [model])[0]
 
 
 def test_run_e_step__same_bits_on_threads(thread_client, groups, alone):
     model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    found = run_blocks(thread_client, run_e_step, groups, EMStatistics.merge, OFFSETS, *model)
+    found = run_blocks(thread_client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
     assert same_bits(found, alone)
 
 
@@ -347,7 +338,7 @@ def test_run_e_step__same_bits_on_any_number_of_threads(groups, alone):
     for workers in (1, 5):
         cluster = ClusterConfig(workers=workers)
         with start_workers(cluster) as address, open_client(address) as client:
-            found = run_blocks(client, run_e_step, groups, EMStatistics.merge, OFFSETS, *model)
+            found = run_blocks(client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
         assert same_bits(found, alone)
 
 
@@ -355,13 +346,13 @@ def test_run_e_step__same_bits_on_processes(groups, alone):
     model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
     cluster = ClusterConfig(workers=2, processes=True)
     with start_workers(cluster) as address, open_client(address) as client:
-        found = run_blocks(client, run_e_step, groups, EMStatistics.merge, OFFSETS, *model)
+        found = run_blocks(client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
     assert same_bits(found, alone)
 
 
 def test_run_e_step__several_blocks_in_a_group(groups):
     model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
     blocks = [block for group in groups for block in group]
-    found = run_e_step(blocks, OFFSETS, *model)
+    (found,) = run_e_step(blocks, OFFSETS, [model])
     codes = np.concatenate([block.codes for block in blocks])
     np.testing.assert_allclose(found.level_mass, e_step(codes, OFFSETS, *model)[0], rtol=1e-12)

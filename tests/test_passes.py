@@ -58,11 +58,20 @@ def test_merge_tables__parts_stay_as_they_are():
 def test_run_e_step__references_and_loaded_blocks_to_the_same_bits(references, codes):
     model = make_model(np.random.default_rng(1), CARDINALITIES, 2)
     read, loaded = (
-        run_e_step(group, OFFSETS, *model) for group in (references, load_group(references))
+        run_e_step(group, OFFSETS, [model])[0] for group in (references, load_group(references))
     )
     assert read.level_mass.tobytes() == loaded.level_mass.tobytes()
     np.testing.assert_allclose(read.level_mass, e_step(codes, OFFSETS, *model)[0], rtol=1e-12)
     assert read.n_rows == 50
+
+
+def test_run_e_step__several_models_are_each_on_their_own(references):
+    models = [make_model(np.random.default_rng(seed), CARDINALITIES, 2) for seed in (1, 2)]
+    together = run_e_step(references, OFFSETS, models)
+    for model, found in zip(models, together, strict=True):
+        (alone,) = run_e_step(references, OFFSETS, [model])
+        assert found.level_mass.tobytes() == alone.level_mass.tobytes()
+        assert found.log_likelihood == alone.log_likelihood
 
 
 def test_score_group__hides_the_same_cells_however_blocks_are_grouped(references):

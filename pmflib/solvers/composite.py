@@ -8,6 +8,7 @@ two products over the matrix of levels.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ from pmflib.solvers.pairwise import (
     spread_pairs,
 )
 from pmflib.solvers.result import SolverResult
+from pmflib.squarem import extrapolate
 
 # Rows of the matrix of levels worked on at a time: a panel stays in the cache.
 _PANEL = 256
@@ -32,8 +34,6 @@ _PANEL = 256
 _EXACT = 1e-12
 # Share of the single marginals mixed into a start that rules out what was observed.
 _OPENING = 0.01
-# An extrapolation may shrink an entry to this share of the plain update, no further.
-_SHRINK = 0.1
 
 
 def fit_composite(
@@ -243,7 +243,7 @@ def _accelerate(
 ) -> tuple[float, Parameters, Parameters]:
     """Return a loss no higher than before, its parameters, and the update of these."""
     loss_first, second = _update(problem, first)
-    leapt = _extrapolate(problem, current, first, second)
+    leapt, _ = extrapolate(current, first, second, problem.offsets, math.inf)
     loss_leapt, beyond = _update(problem, leapt)
     if loss_leapt <= min(loss, loss_first):
         return loss_leapt, leapt, beyond
@@ -252,19 +252,3 @@ def _accelerate(
         return loss_second, second, beyond
     # At the minimum an update may raise the loss by a rounding error.
     return (loss_first, first, second) if loss_first <= loss else (loss, current, first)
-
-
-def _extrapolate(
-    problem: _Problem, current: Parameters, first: Parameters, second: Parameters
-) -> Parameters:
-    """Leap along the path of two updates, inside the simplices."""
-    steps = [b - a for a, b in zip(current, first, strict=True)]
-    bends = [c - b - step for b, c, step in zip(first, second, steps, strict=True)]
-    bend = sum(float(np.vdot(each, each)) for each in bends)
-    length = sum(float(np.vdot(each, each)) for each in steps)
-    reach = max(1.0, np.sqrt(length / bend)) if bend > 0 else 1.0
-    prior, factors = (
-        np.maximum(start + 2 * reach * step + reach**2 * turn, _SHRINK * plain)
-        for start, step, turn, plain in zip(current, steps, bends, second, strict=True)
-    )
-    return prior / prior.sum(), normalise_blocks(factors, problem.offsets, second[1])

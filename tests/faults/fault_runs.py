@@ -111,6 +111,7 @@ rank = 6
 method = "{method}"
 [em]
 max_passes = {passes}
+smoothing = 1.0
 tol = 0.0
 patience = {passes}
 [cluster]
@@ -233,7 +234,7 @@ def list_fold_files(store: Path) -> dict[str, int]:
 def count_passes(store: Path) -> int:
     """EM passes in the checkpoint of a run under way; 0 without one."""
     for path in _list_work(store):
-        if path.name == "state.npz" and (state := load_state(path)) is not None:
+        if path.match("state-*.npz") and (state := load_state(path)) is not None:
             return state.n_passes
     return 0
 

@@ -25,6 +25,16 @@ def run(pipeline, tmp_path, workers, schema, codes, **sections):
     return config, stages, load_model(config, stages["model"])
 
 
+def change(config, **sections):
+    """Copy a configuration with other options."""
+    return config.model_copy(
+        update={
+            name: getattr(config, name).model_copy(update=options)
+            for name, options in sections.items()
+        }
+    )
+
+
 def check_model(model, schema, rank):
     assert model.factors.shape == (schema.n_levels, rank)
     assert model.prior.sum() == pytest.approx(1)
@@ -80,7 +90,7 @@ def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
 def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
     heard = []
-    other = config.model_copy(update={"em": config.em.model_copy(update={"max_passes": 7})})
+    other = change(config, model={"method": "random"}, em={"max_passes": 7, "smoothing": 1.0})
     with listen(heard.append):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
     likelihoods = summary_of(config, model)["log_likelihood_per_row"]
@@ -136,6 +146,94 @@ def test_fit__rank_that_counts_cannot_carry(fitted):
     )
     with pytest.raises(RankError, match=r"rank is 50, above .*; lower rank"):
         fit.fn(high, stages["counts"])
+
+
+def refine_again(config, stages, workers):
+    """Refine the same start under other options."""
+    return refine.fn(config, stages["dataset"], stages["counts"], stages["start"], workers)
+
+
+def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
+    config, stages = fitted
+    summary = summary_of(config, stages["model"])
+    assert summary["notes"][0].startswith(f"pseudo-count {summary['smoothing']:g}: best held-out")
+    assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
+    assert load_model(config, stages["model"]).rank == config.model.rank
+
+
+def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, workers, monkeypatch):
+    config, stages = fitted
+    monkeypatch.setattr("pmflib.recipes.SMALL_WORK", 0)
+    long = change(config, em={"max_passes": 30})
+    notes = summary_of(config, refine_again(long, stages, workers))["notes"]
+    assert "1: -" in notes[0]
+    assert "0.3: -" in notes[0]
+    assert notes[1].startswith("start ")
+    # on workers and in this process alike
+    monkeypatch.setattr("tasks.refine.VERSION", 0)
+    monkeypatch.setattr(
+        "tasks.refine._evaluate_on", evaluate_here(refine.fn.__globals__["_evaluate_on"])
+    )
+    alone = refine_again(long, stages, workers)
+    assert summary_of(config, alone)["notes"] == notes
+
+
+def evaluate_here(original):
+    return lambda client, *arguments: original(None, *arguments)
+
+
+def test_refine__average_of_members(fitted, workers, monkeypatch):
+    config, stages = fitted
+    several = change(config, em={"members": 3, "max_passes": 20})
+    reference = refine_again(several, stages, workers)
+    model, summary = load_model(config, reference), summary_of(config, reference)
+    check_model(model, model.schema, 3 * config.model.rank)
+    assert (model.origin["average"], model.origin["final"]) == (3, True)
+    assert summary["notes"][-1].startswith("average of 3 fits: held-out log-likelihood per sample")
+    monkeypatch.setattr("tasks.refine.VERSION", 0)
+    monkeypatch.setattr(
+        "tasks.refine._evaluate_on", evaluate_here(refine.fn.__globals__["_evaluate_on"])
+    )
+    assert refine_again(several, stages, workers).digest == reference.digest
+
+
+def test_refine__average_goes_on_from_the_last_pass(fitted, workers, monkeypatch):
+    config, stages = fitted
+    several = change(config, em={"members": 2, "max_passes": 12, "smoothing": 0.5})
+    original = refine.fn.__globals__["save_state"]
+
+    def save_some(path, state):
+        original(path, state)
+        if path.name == "state-members.npz" and state.n_passes == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(refine.fn.__globals__, "save_state", save_some)
+    with pytest.raises(KeyboardInterrupt):
+        refine_again(several, stages, workers)
+    saved = []
+    monkeypatch.setitem(
+        refine.fn.__globals__,
+        "save_state",
+        lambda path, state: saved.append((path.name, state.n_passes)),
+    )
+    resumed = refine_again(several, stages, workers)
+    # what was compared before the average is not done again
+    assert saved[0] == ("state-members.npz", 4)
+    assert {name for name, _ in saved} == {"state-members.npz"}
+    monkeypatch.setattr("tasks.refine.VERSION", 0)
+    assert refine_again(several, stages, workers).digest == resumed.digest
+
+
+def test_refine__average_is_distilled(fitted, workers, monkeypatch):
+    config, stages = fitted
+    monkeypatch.setattr("tasks.refine.DRAWN_SAMPLES", 500)
+    small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
+    reference = refine_again(small, stages, workers)
+    model = load_model(config, reference)
+    check_model(model, model.schema, 3)
+    assert "final" not in model.origin
+    notes = summary_of(config, reference)["notes"]
+    assert notes[0] == "fitted to 500 samples drawn from an average of 2 fits"
 
 
 def test_refine__refuses_what_does_not_fit_in_memory(fitted, workers):
