@@ -4,8 +4,8 @@
     python benchmarks/ratings.py PATH/ml-20m --genres action --short
 
 takes a MovieLens folder: of ml-100k the 30 most-rated movies of each genre, of the others (`ratings.csv`) the published
-lists. Users with at least 5 ratings of these movies; of the ratings 50 % to learn from, 20 % to choose on and 30 % to be
-scored on.
+lists. Users with at least 5 ratings of these movies; of the ratings 50 % to learn from, 20 % to choose on and 30 % to
+be scored on.
 
 Every joint PMF predicts the expected rating given what is known of the user. The paper's methods choose the rank by
 validation RMSE. `joint PMF` is the mean of ten fits of the ratings as they are; `ours` is the same on ratings less the
@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from members import fit_averages
 from published import REFERENCE, read_published
 
 import pmflib as pmf
@@ -50,7 +51,6 @@ LEVELS = 5
 RANKS = (1, 5, 10, 16)
 SMOOTHINGS = (0.25, 1.0, 4.0)
 PASSES = (3, 6, 12, 24)
-MEMBERS = 10
 USER_PENALTIES = (2.0, 4.0)
 RESIDUAL_LEVELS = 6
 BEST = 3
@@ -234,25 +234,10 @@ def search(
 ) -> list[tuple[float, Guess]]:
     """Validation RMSE and guess of every rank, pseudo-count and number of passes: means of several fits."""
     schema = pmf.Schema.from_cardinalities([values.size] * codes.shape[1])
-    counts = pmf.count_pairs(codes, schema, n_folds=1)
     found = []
-    for rank in RANKS:
-        n_members = MEMBERS if rank > 1 else 1
-        starts = [
-            pmf.fit(counts, rank, method="random", rng=seed).model for seed in range(n_members)
-        ]
-        for smoothing in SMOOTHINGS:
-            members, done = starts, 0
-            for n_passes in PASSES if rank > 1 else (1,):
-                members = [
-                    pmf.fit_em(
-                        codes, each, smoothing=smoothing, max_passes=n_passes - done, tol=0
-                    ).model
-                    for each in members
-                ]
-                done = n_passes
-                guess = base + expect(mix(members), codes, values)
-                found.append((measure(guess, validation)[0], guess))
+    for model in fit_averages(codes, schema, RANKS, SMOOTHINGS, PASSES):
+        guess = base + expect(model, codes, values)
+        found.append((measure(guess, validation)[0], guess))
     return found
 
 
@@ -260,12 +245,6 @@ def average_best(found: list[tuple[float, Guess]]) -> Guess:
     """Mean of the guesses that do best on the validation ratings."""
     best = sorted(found, key=lambda pair: pair[0])[:BEST]
     return np.mean([guess for _, guess in best], axis=0)
-
-
-def mix(models: list[pmf.JointPMF]) -> pmf.JointPMF:
-    """The mean of joint PMFs: one of all their states."""
-    prior = np.concatenate([model.prior for model in models]) / len(models)
-    return pmf.JointPMF(prior, np.hstack([each.factors for each in models]), models[0].schema)
 
 
 def fit_published(split: Split, method: str) -> Guess:

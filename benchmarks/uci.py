@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from members import fit_averages
 from published import REFERENCE, read_published
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
@@ -37,7 +38,6 @@ from pmflib.triples import TripleCounts, count_triples
 RANKS = (2, 4, 8, 16, 32, 64)
 SMOOTHINGS = (0.02, 0.1, 0.5)
 PASSES = (5, 10, 20, 40, 80, 160)
-MEMBERS = 10
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 PUBLISHED_PASSES = 30
 
@@ -180,35 +180,16 @@ def clip(model: pmf.JointPMF) -> pmf.JointPMF:
 def fit_ours(data: Set, split: Split) -> Classify:
     """The joint PMF: mean of several fits, chosen by the class's log-likelihood on the validation rows."""
     train, validation = data.codes[split.train], data.codes[split.validation]
-    counts = pmf.count_pairs(train, data.schema, n_folds=1)
     rows, truth = np.arange(len(validation)), validation[:, 0]
     best: tuple[float, pmf.JointPMF | None] = -np.inf, None
-    for rank in RANKS:
-        starts = [pmf.fit(counts, rank, method="random", rng=seed).model for seed in range(MEMBERS)]
-        for smoothing in SMOOTHINGS:
-            members, done = starts, 0
-            for n_passes in PASSES:
-                members = [
-                    pmf.fit_em(
-                        train, each, smoothing=smoothing, max_passes=n_passes - done, tol=0
-                    ).model
-                    for each in members
-                ]
-                done = n_passes
-                mean = mix(members)
-                found = mean.predict_proba(validation, 0)[rows, truth]
-                reached = float(np.log(found).mean())
-                if reached > best[0]:
-                    best = reached, mean
+    for model in fit_averages(train, data.schema, RANKS, SMOOTHINGS, PASSES):
+        found = model.predict_proba(validation, 0)[rows, truth]
+        reached = float(np.log(found).mean())
+        if reached > best[0]:
+            best = reached, model
     chosen = best[1]
     assert chosen is not None
     return lambda rows: chosen.predict(data.codes[rows], 0)
-
-
-def mix(models: list[pmf.JointPMF]) -> pmf.JointPMF:
-    """The mean of joint PMFs: one of all their states."""
-    prior = np.concatenate([model.prior for model in models]) / len(models)
-    return pmf.JointPMF(prior, np.hstack([each.factors for each in models]), models[0].schema)
 
 
 def fit_usual(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
