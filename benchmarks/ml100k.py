@@ -1,6 +1,6 @@
 """MovieLens 100K through the pipeline: expected ratings of hidden (user, movie) pairs against averages.
 
-    python benchmarks/ml100k.py ../shared/data/ml-100k/u.data.gz
+    python benchmarks/ml100k.py ../shared/data/ml-100k
 
 takes the movies with at least 100 ratings as variables, hides 20 % of their ratings, runs ``pmf infer``,
 ``pmf run`` and ``pmf score --questions`` on the rest, and prints RMSE and MAE next to the
@@ -10,7 +10,6 @@ global, user and movie averages.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import subprocess
 import sys
@@ -18,6 +17,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from ratings import read_log
+
+from pmflib.metrics import mae, rmse
 
 COLUMNS = "user,movie,rating,ts"
 
@@ -27,13 +29,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path")
+    parser.add_argument("path", type=Path, help="the MovieLens folder")
     parser.add_argument("--rank", type=int, default=5)
     parser.add_argument("--min-count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with gzip.open(options.path, "rt") as stream:
-        log = np.loadtxt(stream, dtype=np.int64)
+    log = read_log(options.path).astype(np.int64)
     popular = np.flatnonzero(np.bincount(log[:, 1]) >= options.min_count)
     hidden = np.random.default_rng(options.seed).random(len(log)) < 0.2
     hidden &= np.isin(log[:, 1], popular)
@@ -54,14 +55,15 @@ def main() -> None:
         )
         run_pmf("run", "pipeline.toml", folder=folder)
         answers = run_pmf("score", "pipeline.toml", "--questions", "questions.csv", folder=folder)
+    truth = log[hidden][:, 2]
     rows = [("model", answers["rmse"], answers["mae"])]
     rows += [
-        (name, *errors(guess, log[hidden][:, 2]))
+        (name, rmse(guess, truth), mae(guess, truth))
         for name, guess in averages(known, log[hidden]).items()
     ]
     print(f"{'':>14}  RMSE    MAE")
-    for name, rmse, mae in rows:
-        print(f"{name:>14}  {rmse:.4f}  {mae:.4f}")
+    for name, root, absolute in rows:
+        print(f"{name:>14}  {root:.4f}  {absolute:.4f}")
 
 
 def write(path: Path, log: np.ndarray) -> None:
@@ -87,11 +89,6 @@ def averages(known: np.ndarray, asked: np.ndarray) -> dict[str, np.ndarray]:
         means = np.where(number > 0, total / np.maximum(number, 1), overall)
         guesses[name] = means[asked[:, column]]
     return guesses
-
-
-def errors(guess: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """Root mean squared and mean absolute error."""
-    return float(np.sqrt(np.mean((guess - truth) ** 2))), float(np.mean(np.abs(guess - truth)))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@
 """
 
 from pmflib.counts import PairCounts, count_pairs
+from pmflib.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting import FitResult, fit
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
 from pmflib.refining import fit_em
 from pmflib.schema import Schema, Variable
+from pmflib.triples import count_triples, fit_triples
 
 __all__ = [
     "ConvergenceWarning",
@@ -27,6 +29,9 @@ __all__ = [
     "Schema",
     "Variable",
     "count_pairs",
+    "count_triples",
+    "diagnose",
     "fit",
     "fit_em",
+    "fit_triples",
 ]
