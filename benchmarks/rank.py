@@ -9,15 +9,18 @@ process CPU time of a choice over that of one EM pass at the true rank over 10^7
 those drawn, scaled up). Single-threaded.
 """
 
+# ruff: noqa: E402  threads are limited before NumPy loads
+
 from __future__ import annotations
 
-import argparse
 import os
-import statistics
-import time
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
+
+import argparse
+import statistics
+import time
 
 import numpy as np
 

@@ -40,8 +40,10 @@ class RankChoice:
     best
         Rank of the best score; the choice is the least that cannot be told from it.
     curve
-        All ranks that were fitted under the chosen strength, in order, then the other strengths at
-        the rank they were compared at.
+        All ranks that were compared, in order, under one strength: the chosen one, unless it is so
+        little better than the first that it cannot change their order.
+    other_strengths
+        The strengths the first was compared with, at the rank it had led to.
     reason
         A sentence.
     notes
@@ -52,6 +54,7 @@ class RankChoice:
     strength: float
     best: int
     curve: tuple[RankScore, ...]
+    other_strengths: tuple[RankScore, ...]
     reason: str
     notes: tuple[str, ...] = ()
 
@@ -145,8 +148,9 @@ def select_rank(
         # so large a gain may change the order of the ranks
         search = search.restart(strength)
         rank = search.settle()
-    curve = (*search.make_curve(), *others)
-    return RankChoice(rank, strength, search.best, curve, _explain(curve, rank, search.best), notes)
+    curve = tuple(search.make_curve())
+    reason = _explain(curve, rank, search.best)
+    return RankChoice(rank, strength, search.best, curve, tuple(others), reason, notes)
 
 
 def _check(ranks: Sequence[int] | None, strengths: Sequence[float], max_rank: int | None) -> None:
@@ -181,7 +185,7 @@ def _keep_best_observed(counts: PairCounts) -> tuple[PairCounts, tuple[str, ...]
 
 
 def _explain(curve: Sequence[RankScore], rank: int, best: int) -> str:
-    points = {point.rank: point for point in reversed(curve)}
+    points = {point.rank: point for point in curve}
     text = f"rank {best} has the best held-out score, {points[best].score:.5f} nats per pair"
     if rank < best:
         point = points[rank]
