@@ -13,12 +13,15 @@ from pmflib.errors import PmfError
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
-    """Sums over columns y, counted from an origin, with s the sum of a column's entries.
+    """Sums over columns y, counted from an origin, with s the weighted sum of a column's entries.
 
     Parameters
     ----------
     origin
         float64 of shape (n_rows,), taken from every column: near the mean, nothing cancels.
+    weights
+        float64 of shape (n_rows,): of the entries in s. Ones are published; where columns all have the
+        same sum, as those of counts may, other weights are needed.
     n_columns
         Columns summed.
     first
@@ -28,6 +31,7 @@ class ColumnMoments:
     """
 
     origin: FloatArray
+    weights: FloatArray
     n_columns: int
     first: FloatArray
     second: FloatArray
@@ -35,39 +39,45 @@ class ColumnMoments:
     fourth: FloatArray
 
     @classmethod
-    def zero(cls, origin: FloatArray) -> ColumnMoments:
+    def zero(cls, origin: FloatArray, weights: FloatArray) -> ColumnMoments:
         """Moments of no columns: the identity of `merge`."""
         empty = np.zeros((origin.size, origin.size))
-        return cls(origin, 0, np.zeros(origin.size), empty, empty, empty)
+        return cls(origin, weights, 0, np.zeros(origin.size), empty, empty, empty)
 
     @classmethod
-    def of_columns(cls, matrix: FloatArray, origin: FloatArray) -> ColumnMoments:
+    def of_columns(
+        cls, matrix: FloatArray, origin: FloatArray | None = None, weights: FloatArray | None = None
+    ) -> ColumnMoments:
         """Moments of the columns of a matrix.
 
         Parameters
         ----------
         matrix
             Of shape (n_rows, n_columns), finite.
-        origin
-            float64 of shape (n_rows,); the same for all partitions.
+        origin, weights
+            float64 of shape (n_rows,), the same for all partitions; None are zeros, and ones.
 
         Raises
         ------
         PmfError
             If the shapes do not fit, or an entry is not finite.
         """
-        if matrix.ndim != 2 or origin.shape != matrix.shape[:1]:
+        if matrix.ndim != 2:
+            raise PmfError(f"matrix has shape {matrix.shape}; give (n_rows, n_columns)")
+        origin = np.zeros(len(matrix)) if origin is None else origin
+        weights = np.ones(len(matrix)) if weights is None else weights
+        if not origin.shape == weights.shape == matrix.shape[:1]:
             raise PmfError(
-                f"matrix has shape {matrix.shape} and origin {origin.shape}; give (n_rows, n_columns) "
-                "and (n_rows,)"
+                f"origin has shape {origin.shape} and weights {weights.shape}; matrix has "
+                f"{len(matrix)} rows"
             )
         if not np.isfinite(matrix).all():
             raise PmfError("matrix holds an entry that is not finite; every entry must be known")
         columns = matrix.astype(np.float64) - origin[:, None]
-        sums = columns.sum(axis=0)
-        scaled = columns * sums
+        scaled = columns * (weights @ columns)
         return cls(
             origin,
+            weights,
             matrix.shape[1],
             columns.sum(axis=1),
             columns @ columns.T,
@@ -78,20 +88,23 @@ class ColumnMoments:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.origin.nbytes + self.first.nbytes + 3 * self.second.nbytes
+        return 3 * self.origin.nbytes + 3 * self.second.nbytes
 
     @staticmethod
     def merge(parts: Sequence[ColumnMoments]) -> ColumnMoments:
-        """Sum of moments of one origin, at least one, added in the order given.
+        """Sum of moments of one origin and weights, at least one, added in the order given.
 
         Raises
         ------
         PmfError
-            If origins differ.
+            If origins or weights differ.
         """
-        origin = parts[0].origin
-        if any(not np.array_equal(part.origin, origin) for part in parts):
-            raise PmfError("moments have different origins; give every partition the same")
+        origin, weights = parts[0].origin, parts[0].weights
+        if any(
+            not (np.array_equal(part.origin, origin) and np.array_equal(part.weights, weights))
+            for part in parts
+        ):
+            raise PmfError("moments differ in origin or weights; give every partition the same")
         first, second = parts[0].first.copy(), parts[0].second.copy()
         third, fourth = parts[0].third.copy(), parts[0].fourth.copy()
         for part in parts[1:]:
@@ -100,7 +113,7 @@ class ColumnMoments:
             third += part.third
             fourth += part.fourth
         n_columns = sum(part.n_columns for part in parts)
-        return ColumnMoments(origin, n_columns, first, second, third, fourth)
+        return ColumnMoments(origin, weights, n_columns, first, second, third, fourth)
 
     def to_gram(self) -> FloatArray:
         """Mean of v v' over the columns v, not centred: float64 of shape (n_rows, n_rows)."""
@@ -120,24 +133,25 @@ class ColumnMoments:
 
         Returns
         -------
-        float64 of shape (n_rows, n_rows), symmetric: W diag(kurtosis * (column sums of W)^2) W' for
-        columns W h + Gaussian noise with independent entries of h, up to sampling.
+        float64 of shape (n_rows, n_rows), symmetric: up to sampling W diag(kurtosis * u^2) W' for
+        columns W h + Gaussian noise with independent entries of h, where u are the weighted sums of
+        the columns of W.
 
         References
         ----------
         Liu, "Model selection for nonnegative matrix factorization by support union recovery",
-        equation (91).
+        equations (5) and (91).
         """
         self._check_any()
         n = self.n_columns
         mean = self.first / n
-        total = float(mean.sum())
-        by_sum = self.second.sum(axis=1)
-        # sums over the centred columns v, with p the sum of a column's entries
+        total = float(self.weights @ mean)
+        by_sum = self.second @ self.weights
+        # sums over the centred columns v, with p the weighted sum of a column's entries
         covariance = self.second - n * np.outer(mean, mean)
-        pull = covariance.sum(axis=1)
-        squares = float(pull.sum())
-        weighted = self.third.sum(axis=1) - 2 * total * by_sum + total**2 * self.first
+        pull = covariance @ self.weights
+        squares = float(self.weights @ pull)
+        weighted = self.third @ self.weights - 2 * total * by_sum + total**2 * self.first
         cross = np.outer(weighted, mean)
         quartic = self.fourth - 2 * total * self.third + total**2 * self.second
         quartic = quartic - cross - cross.T + squares * np.outer(mean, mean)

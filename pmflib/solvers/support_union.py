@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.errors import PmfError
 from pmflib.solvers.pairwise import check_limits
 
@@ -120,7 +120,7 @@ def fit_row_support(
     n_iter = 0
     while True:
         objective, gap, error = _measure(gram, solution, strength)
-        converged = gap <= max(tol * objective, rounding)
+        converged = bool(gap <= max(tol * objective, rounding))
         if converged or n_iter >= max_iter:
             return RowSupport(solution, strength, objective, gap, n_iter, converged, error)
         product = gram @ solution
@@ -165,7 +165,7 @@ def trace_supports(
 
 
 def _sweep(
-    gram: FloatArray, solution: FloatArray, product: FloatArray, strength: float, rows: FloatArray
+    gram: FloatArray, solution: FloatArray, product: FloatArray, strength: float, rows: IntArray
 ) -> None:
     """Set each row to its best value given the others; ``product`` is kept as gram @ solution."""
     for row in rows:
@@ -183,7 +183,7 @@ def _sweep(
 
 
 def _solve_together(
-    gram: FloatArray, solution: FloatArray, strength: float, used: FloatArray
+    gram: FloatArray, solution: FloatArray, strength: float, used: IntArray
 ) -> None:
     """Minimise over the rows in use with the penalty bounded by a parabola through their norms."""
     norms = np.linalg.norm(solution[used], axis=1)
@@ -197,9 +197,7 @@ def _solve_together(
         return
 
 
-def _measure(
-    gram: FloatArray, solution: FloatArray, strength: float
-) -> tuple[float, float, float]:
+def _measure(gram: FloatArray, solution: FloatArray, strength: float) -> tuple[float, float, float]:
     """Objective, duality gap, and relative error."""
     product = gram @ solution
     whole = float(np.trace(gram))
