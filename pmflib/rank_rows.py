@@ -134,7 +134,12 @@ def select_rank_by_rows(
                 # few passes are enough to compare
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 result = fit_em(
-                    codes, start, validation=fresh, smoothing=smoothing, max_passes=_PASSES, rng=seed
+                    codes,
+                    start,
+                    validation=fresh,
+                    smoothing=smoothing,
+                    max_passes=_PASSES,
+                    rng=seed,
                 )
             found.append((result, smoothing, result.model.log_prob(fresh)))
             if best < 0 or found[-1][2].mean() > found[best][2].mean():
@@ -147,7 +152,8 @@ def select_rank_by_rows(
         rank = min(2 * rank, max_rank)
         if rank == found[-1][0].model.rank or schema.n_levels * rank > _MAX_ENTRIES:
             break
-    curve = tuple(_make_score(*each, found[best][2]) for each in found)
+    top = max((likelihoods for _, _, likelihoods in found), key=lambda each: float(each.mean()))
+    curve = tuple(_make_score(*each, top) for each in found)
     point = curve[best]
     return RowChoice(point.rank, point.smoothing, curve, _explain(curve, point))
 
@@ -167,7 +173,13 @@ def _make_score(
 
 
 def _explain(curve: Sequence[RowScore], point: RowScore) -> str:
-    text = f"rank {point.rank} makes held-out samples most likely, {point.score:.4f} nats each"
+    top = min(curve, key=lambda each: each.below_best)
+    text = f"rank {top.rank} makes held-out samples most likely, {top.score:.4f} nats each"
+    if top is not point:
+        return (
+            f"{text}; rank {point.rank} is the least that cannot be told from it: "
+            f"{point.below_best:.2g} below, standard error {point.error:.2g}"
+        )
     larger = [each for each in curve if each.rank > point.rank]
     if not larger:
         return f"{text}; no larger rank was tried"

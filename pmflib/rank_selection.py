@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmflib.arrays import IntArray
 from pmflib.counts import PairCounts
 from pmflib.errors import PmfError, RankError
 from pmflib.rank_folds import RankFit, RankJob, deal_rounds
@@ -126,7 +127,14 @@ def select_rank(
     2
     """
     _check(ranks, strengths, max_rank)
-    counts, notes = _keep_best_observed(counts)
+    notes: tuple[str, ...] = ()
+    if counts.schema.n_levels > MAX_LEVELS:
+        answers = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
+        kept = pick_variables(counts.schema, answers)
+        notes = (
+            f"judged on the {kept.size} of {counts.schema.n_variables} variables with most answers",
+        )
+        counts = narrow_counts(counts, kept)
     folds = deal_rounds(counts, N_ROUNDS)
     if len(folds) < 2:
         raise PmfError(
@@ -163,25 +171,36 @@ def _check(ranks: Sequence[int] | None, strengths: Sequence[float], max_rank: in
         raise PmfError(f"strengths is {list(strengths)}; give pseudo-counts of at least 0")
 
 
-def _keep_best_observed(counts: PairCounts) -> tuple[PairCounts, tuple[str, ...]]:
-    """Counts of the variables with most answers, as many as `MAX_LEVELS` has room for."""
-    schema = counts.schema
-    if schema.n_levels <= MAX_LEVELS:
-        return counts, ()
+def pick_variables(schema: Schema, answers: IntArray) -> IntArray:
+    """Pick the variables with most answers, as many as `MAX_LEVELS` has room for, at least two.
+
+    Parameters
+    ----------
+    schema
+        All variables.
+    answers
+        int64 of shape (n_levels,): samples that hold each level.
+
+    Returns
+    -------
+    int64, their places, in order.
+    """
     sizes = np.diff(schema.offsets)
-    answers = np.add.reduceat(
-        counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0), schema.offsets[:-1]
-    )
-    order = np.argsort(-answers, kind="stable")
-    kept = np.sort(order[: max(2, int((np.cumsum(sizes[order]) <= MAX_LEVELS).sum()))])
-    rows = np.flatnonzero(np.isin(np.repeat(np.arange(sizes.size), sizes), kept))
-    smaller = PairCounts(
-        Schema(tuple(schema.variables[j] for j in kept)),
+    order = np.argsort(-np.add.reduceat(answers, schema.offsets[:-1]), kind="stable")
+    n_kept = int((np.cumsum(sizes[order]) <= MAX_LEVELS).sum())
+    return np.sort(order[: max(2, n_kept)])
+
+
+def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
+    """Counts of some of the variables alone."""
+    schema = counts.schema
+    owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
+    rows = np.flatnonzero(np.isin(owners, variables))
+    return PairCounts(
+        Schema(tuple(schema.variables[place] for place in variables)),
         counts.tables[:, rows[:, None], rows],
         counts.n_rows,
     )
-    note = f"judged on the {kept.size} variables of {sizes.size} with most answers"
-    return smaller, (note,)
 
 
 def _explain(curve: Sequence[RankScore], rank: int, best: int) -> str:

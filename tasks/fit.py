@@ -44,9 +44,11 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"
-        training = _load_groups(path, config.store.folds, tuple(folds.train), config.model.rank)
+        training = _load_groups(
+            path, config.store.folds, tuple(folds.train), config.model.settled_rank
+        )
         result = fit_counts(
-            training, config.model.rank, method=config.model.method, rng=config.seed
+            training, config.model.settled_rank, method=config.model.method, rng=config.seed
         )
         result.model.save(folder / "model")
         summary: dict[str, Any] = {
@@ -64,7 +66,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
             "start",
             inputs={"counts": counts},
             options={
-                "rank": config.model.rank,
+                "rank": config.model.settled_rank,
                 "method": config.model.method,
                 "train": list(folds.train),
                 "seed": config.seed,

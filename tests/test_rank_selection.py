@@ -93,7 +93,7 @@ def test_select_rank__large_tables_are_judged_on_the_best_observed_variables(mon
     monkeypatch.setattr(rank_selection, "MAX_LEVELS", 30)
     counts = draw_counts(2)
     choice = select_rank(counts)
-    assert choice.notes == ("judged on the 6 variables of 8 with most answers",)
+    assert choice.notes == ("judged on the 6 of 8 variables with most answers",)
     assert choice.rank == 2
 
 
