@@ -14,6 +14,7 @@ from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting import FitResult, fit, fit_em
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
+from pmflib.rank_selection import RankChoice, select_rank
 from pmflib.schema import Schema, Variable
 
 __all__ = [
@@ -23,9 +24,11 @@ __all__ = [
     "Marginals",
     "PairCounts",
     "PmfError",
+    "RankChoice",
     "Schema",
     "Variable",
     "count_pairs",
     "fit",
     "fit_em",
+    "select_rank",
 ]

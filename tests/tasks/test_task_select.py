@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from pipelines import as_wide, draw_codes, make_schema, summary_of
 
+from flows import etl
 from pmflib import rank_selection
 from pmflib.errors import ConfigError, PmfError
 from pmflib.store.artefacts import Store
@@ -108,3 +109,15 @@ def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):
     config, _, counts = counted(200)
     with pytest.raises(ConfigError, match=r"model\.rank is 'auto'; run the stage select first"):
         fit.fn(config, counts)
+
+
+def test_run_to_model__chooses_the_rank_on_the_way(counted, workers, monkeypatch):
+    config, _, _ = counted(600)
+    for name in ("ingest", "count", "select", "fit", "refine"):
+        monkeypatch.setattr(etl, name, getattr(etl, name).fn)
+    stages = etl.run_to_model(config, workers)
+    assert list(stages) == ["dataset", "counts", "rank", "start", "model"]
+    chosen = summary_of(config, stages["rank"])["rank"]
+    assert summary_of(config, stages["model"])["rank"] == chosen
+    fixed = config.model_copy(update={"model": config.model.model_copy(update={"rank": 3})})
+    assert "rank" not in etl.run_to_model(fixed, workers)
