@@ -139,7 +139,10 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
         counted.append(("unknown levels taken as missing", most))
     tables = [make_table("Rows", ("what", "how many"), counted)]
     known = ("method", "rank", "passes", "best_pass", "converged")
-    tables.append(make_table("Model", ("what", "value"), [(k, model[k]) for k in known]))
+    described = [(k, model[k]) for k in known]
+    if "rank" in facts:
+        described += [("why this rank", reason) for reason in facts["rank"]["reasons"]]
+    tables.append(make_table("Model", ("what", "value"), described))
     if scores.get("hidden_cells"):
         measures = [k for k in scores if f"baseline_{k}" in scores]
         compared = [(k, scores[k], scores[f"baseline_{k}"]) for k in measures]

@@ -19,6 +19,7 @@ from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.publish import publish
 from tasks.refine import refine
+from tasks.select import select, settle
 
 
 def name_run() -> str:
@@ -75,6 +76,10 @@ def run_to_model(config: PipelineConfig, address: str) -> dict[str, Reference]:
     """Run the stages up to the refined model."""
     dataset = ingest(config, address)
     counts = count(config, dataset, address)
+    stages = {"dataset": dataset, "counts": counts}
+    if config.model.rank == "auto":
+        stages["rank"] = select(config, dataset, counts, address)
+        config = settle(config, stages["rank"])
     start = fit(config, counts)
     model = refine(config, dataset, counts, start, address)
-    return {"dataset": dataset, "counts": counts, "start": start, "model": model}
+    return {**stages, "start": start, "model": model}

@@ -15,6 +15,7 @@ from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting import FitResult, fit
 from pmflib.marginals import Marginals
 from pmflib.model import JointPMF
+from pmflib.rank_selection import RankChoice, select_rank
 from pmflib.refining import fit_em
 from pmflib.schema import Schema, Variable
 from pmflib.triples import count_triples, fit_triples
@@ -26,6 +27,7 @@ __all__ = [
     "Marginals",
     "PairCounts",
     "PmfError",
+    "RankChoice",
     "Schema",
     "Variable",
     "count_pairs",
@@ -34,4 +36,5 @@ __all__ = [
     "fit",
     "fit_em",
     "fit_triples",
+    "select_rank",
 ]

@@ -94,11 +94,24 @@ class StoreConfig(_Section):
 class ModelConfig(_Section):
     """The fit from pairwise marginals."""
 
-    rank: Annotated[int, Field(ge=1)]
-    """Number of latent states."""
+    rank: Annotated[int, Field(ge=1)] | Literal["auto"]
+    """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
     method: Literal["auto", "spa", "opt", "mirror", "symnmf", "pairs", "random"] = "auto"
     """Start of EM, as `pmflib.fit` knows it: auto compares several on held-out training folds; for the members of an
     average it is pairs or random."""
+
+    @property
+    def settled_rank(self) -> int:
+        """The rank as a number.
+
+        Raises
+        ------
+        ConfigError
+            If it is yet to be chosen.
+        """
+        if self.rank == "auto":
+            raise ConfigError("model.rank is 'auto'; run the stage select first, or give a number")
+        return self.rank
 
 
 class EMConfig(_Section):

@@ -45,9 +45,14 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"
-        training = _load_groups(path, config.store.folds, tuple(folds.train), config.model.rank)
+        training = _load_groups(
+            path, config.store.folds, tuple(folds.train), config.model.settled_rank
+        )
         result = fit_counts(
-            training, config.model.rank, method=cast(Method, config.start_method), rng=config.seed
+            training,
+            config.model.settled_rank,
+            method=cast(Method, config.start_method),
+            rng=config.seed,
         )
         result.model.save(folder / "model")
         summary: dict[str, Any] = {
@@ -65,7 +70,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
             "start",
             inputs={"counts": counts},
             options={
-                "rank": config.model.rank,
+                "rank": config.model.settled_rank,
                 "method": config.start_method,
                 "train": list(folds.train),
                 "seed": config.seed,

@@ -25,7 +25,7 @@ def publish(
     config
         The pipeline.
     stages
-        References by stage: dataset, counts, start, model, scores.
+        References by stage: dataset, counts, start, model, scores; rank, where it was chosen.
     address
         Dask scheduler of the run, for scoring the live model.
 
@@ -46,6 +46,8 @@ def publish(
         "model": _summary(store, stages["model"]),
         "scores": scores,
     }
+    if "rank" in stages:
+        facts["rank"] = _summary(store, stages["rank"])
     if facts["rows"].get("rows_quarantined"):
         facts["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
     write_run(store, config.name, {**stages, "live": live}, facts)

@@ -49,7 +49,7 @@ def test_make_config__every_layout():
         ({"model": {}}, "model.rank: is required"),
         (
             {"model": {"rank": 0}},
-            "model.rank: Input should be greater than or equal to 1 (given: 0)",
+            "model.rank: Input should be greater than or equal to 1 or: Input should be 'auto' (given: 0)",
         ),
         ({"em": 3}, "em: Input should be a valid dictionary or instance of EMConfig (given: 3)"),
         (

@@ -1,0 +1,237 @@
+"""Stage: how many latent states, where the configuration leaves it open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prefect.artifacts import create_markdown_artifact
+from prefect.context import TaskRunContext
+
+from pmflib.arrays import IntArray
+from pmflib.config import PipelineConfig
+from pmflib.counts import PairCounts
+from pmflib.evaluation import split_folds
+from pmflib.parallel import map_items
+from pmflib.rank_rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
+from pmflib.rank_selection import (
+    MAX_LEVELS,
+    RankChoice,
+    narrow_counts,
+    pick_variables,
+    select_rank,
+)
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.samples import read_block
+from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+
+VERSION = 1
+
+TRAINING_ROWS = 20_000
+"""Training samples that ranks are compared on; as many as a quarter of them are held out."""
+
+CURVE = "curve.json"
+
+# Blocks that samples are taken from, spread over the dataset: sources are often sorted.
+_BLOCKS = 16
+_BAR = 30
+
+
+@stage(name="select")
+def select(
+    config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
+) -> Reference:
+    """Choose the rank on held-out folds of the training counts, then on samples of the validation folds.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its rank is "auto".
+    dataset, counts
+        What `ingest` and `count` returned.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Reference to the choice: a file with both curves; the entry's summary holds rank, smoothing and why.
+
+    Raises
+    ------
+    PmfError
+        If the training folds have too few pairs to fit some and hold out others.
+    """
+    store = open_store(config)
+    folds = split_folds(
+        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
+    )
+    with timed() as seconds:
+        report("select", 0, 1)
+        entry = store.build(
+            "rank",
+            inputs={"dataset": dataset, "counts": counts},
+            options={
+                "train": list(folds.train),
+                "validation": list(folds.validation),
+                "smoothing": config.em.smoothing,
+                "rows": TRAINING_ROWS,
+                "seed": config.seed,
+            },
+            version=VERSION,
+            write=lambda folder, work: _write(config, store, (dataset, counts), address, folder),
+        )
+        report("select", 1, 1, f"rank {entry.summary['rank']}")
+        publish_facts(entry, seconds())
+        _publish_curve(store, entry)
+    return entry.reference
+
+
+def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
+    """Configuration with the rank that `select` chose; and its smoothing, where that is "auto"."""
+    entry = open_store(config).find(rank.identity)
+    assert entry is not None
+    chosen = entry.summary
+    model = config.model.model_copy(update={"rank": chosen["rank"]})
+    em = config.em
+    if em.smoothing == "auto" and chosen["smoothing"] is not None:
+        em = em.model_copy(update={"smoothing": chosen["smoothing"]})
+    return config.model_copy(update={"model": model, "em": em})
+
+
+def draw_curve(choice: Mapping[str, Any]) -> str:
+    """Both curves as Markdown: a table each, with bars for how far below the best a rank is.
+
+    Parameters
+    ----------
+    choice
+        As the stage writes it: `RankChoice` and `RowChoice` as plain JSON types.
+    """
+    parts = []
+    for name, unit, strength in (("pairs", "pair", "strength"), ("rows", "sample", "smoothing")):
+        part = choice[name]
+        if part is None:
+            continue
+        points = part["curve"]
+        most = max(point["below_best"] for point in points) or 1.0
+        lines = [
+            f"## Held-out log-likelihood by rank, nats per {unit}",
+            "",
+            part["reason"],
+            "",
+            "| rank | pseudo-count | score | below the best | standard error | |",
+            "| ---: | ---: | ---: | ---: | ---: | :--- |",
+        ]
+        for point in points:
+            bar = "█" * round(_BAR * point["below_best"] / most)
+            mark = " ← chosen" if _is_choice(point, part, strength) else ""
+            lines.append(
+                f"| {point['rank']} | {point[strength]:g} | {point['score']:.6g} | "
+                f"{point['below_best']:.2g} | {point['error']:.2g} | {bar}{mark} |"
+            )
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _is_choice(point: Mapping[str, Any], part: Mapping[str, Any], strength: str) -> bool:
+    # all ranks of the pairs' curve stand under one strength, maybe not the chosen one
+    same = strength == "strength" or point[strength] == part[strength]
+    return bool(point["rank"] == part["rank"] and same)
+
+
+def _write(
+    config: PipelineConfig,
+    store: Store,
+    inputs: tuple[Reference, Reference],
+    address: str,
+    folder: Path,
+) -> Mapping[str, Any]:
+    dataset, counts = inputs
+    path = store.locate(counts) / "pairs"
+    folds = split_folds(
+        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
+    )
+    training, notes = _load_folds(path, config.store.folds, tuple(folds.train))
+    with open_workers(config, address) as (client, _):
+        pairs = select_rank(training, rng=config.seed, map_jobs=partial(map_items, client))
+    report("select", 0, 1, f"by pairs: {pairs.rank}")
+    total = PairCounts.load_total(path, without=set(range(config.store.folds)) - set(folds.train))
+    held_out = _take_rows(store, dataset, folds.validation, total.schema, TRAINING_ROWS // 4)
+    rows = None
+    if len(held_out):
+        codes = _take_rows(store, dataset, folds.train, total.schema, TRAINING_ROWS)
+        given = config.em.smoothing
+        rows = select_rank_by_rows(
+            codes,
+            held_out,
+            total,
+            first=min(pairs.rank, MAX_RANK),
+            smoothings=SMOOTHINGS if given == "auto" else (given,),
+            rng=config.seed,
+        )
+    content = {"pairs": asdict(pairs), "rows": None if rows is None else asdict(rows)}
+    (folder / CURVE).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
+    return _summarise(pairs, rows, notes)
+
+
+def _summarise(pairs: RankChoice, rows: RowChoice | None, notes: Sequence[str]) -> dict[str, Any]:
+    reasons = [f"by pairs: {pairs.reason}", *notes]
+    if rows is not None:
+        reasons.append(f"by samples: {rows.reason}")
+    return {
+        "rank": pairs.rank if rows is None else rows.rank,
+        "rank_by_pairs": pairs.rank,
+        "smoothing": None if rows is None else rows.smoothing,
+        "reasons": reasons,
+    }
+
+
+def _load_folds(
+    path: Path, n_folds: int, folds: tuple[int, ...]
+) -> tuple[PairCounts, tuple[str, ...]]:
+    """Training counts by fold, of the variables with most answers where all would be too many."""
+    total = PairCounts.load_total(path, without=set(range(n_folds)) - set(folds))
+    schema, kept = total.schema, None
+    notes: tuple[str, ...] = ()
+    if schema.n_levels > MAX_LEVELS:
+        kept = pick_variables(schema, np.diagonal(total.tables[0]))
+        schema = Schema(tuple(schema.variables[place] for place in kept))
+        notes = (
+            f"pairs of the {kept.size} variables with most answers, of {total.schema.n_variables}",
+        )
+    loaded = PairCounts.zero(schema, len(folds))
+    for number, fold in enumerate(folds):
+        part = PairCounts.load_total(path, without=set(range(n_folds)) - {fold})
+        if kept is not None:
+            part = narrow_counts(part, kept)
+        loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
+    return loaded, notes
+
+
+def _take_rows(
+    store: Store, dataset: Reference, folds: Sequence[int], schema: Schema, n_rows: int
+) -> IntArray:
+    """Codes of some samples of some folds, from blocks spread over the dataset."""
+    blocks = [b for b in list_dataset_blocks(store, dataset, folds) if b.n_rows]
+    taken = [np.empty((0, schema.n_variables), schema.code_dtype)]
+    wanted = np.unique(np.linspace(0, len(blocks) - 1, min(_BLOCKS, len(blocks))).astype(np.int64))
+    # a few blocks may be small: the others give more
+    sizes = [blocks[place].n_rows for place in wanted]
+    share = n_rows if sum(sizes) <= n_rows else n_rows // len(sizes)
+    for place in wanted:
+        taken.append(read_block(blocks[place]).to_codes(schema.offsets)[:share])
+    return np.concatenate(taken)
+
+
+def _publish_curve(store: Store, entry: Entry) -> None:
+    """Show both curves in Prefect."""
+    if TaskRunContext.get() is None:
+        return
+    content = json.loads((store.locate(entry.reference) / CURVE).read_text("utf-8"))
+    create_markdown_artifact(key="pmf-rank-curve", markdown=draw_curve(content), description="rank")
