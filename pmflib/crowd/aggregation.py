@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
+from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
     CrowdFit,
     Evaluate,
@@ -24,8 +25,10 @@ from pmflib.crowd.result import Aggregation
 from pmflib.crowd.votes import add_votes, weigh_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
+from pmflib.solvers.confusion import Order
 
-Method: TypeAlias = Literal["auto", "majority", "dawid_skene", "mv_em", "one_coin", "balanced"]
+PassMethod: TypeAlias = Literal["auto", "dawid_skene", "mv_em", "one_coin", "balanced"]
+Method: TypeAlias = PassMethod | Literal["majority"] | MomentMethod
 
 RULES: dict[str, Rule] = {
     "auto": Rule(),
@@ -47,6 +50,9 @@ def aggregate(
     answers: object,
     method: Method = "auto",
     *,
+    em: bool = True,
+    order: Order = "joint",
+    rng: np.random.Generator | int = 0,
     classes: Sequence[Any] | None = None,
     on_repeated: OnRepeated = "last",
     on_unknown: OnUnknown = "quarantine",
@@ -63,7 +69,12 @@ def aggregate(
         "auto": Dawid-Skene whose confusion matrices are shrunk toward the pooled one by a strength that is learnt, with
         the votes as evidence of their own. "balanced": the same with equally probable classes. "one_coin": the same
         with one probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em":
-        the same with equally probable classes and ten passes, as published. "majority": shares of the votes.
+        the same with equally probable classes and ten passes, as published. "majority": shares of the votes. The
+        others start from co-occurrences of the workers' answers: see `fit_moments`.
+    em
+        Whether a method of co-occurrences is followed by ten passes of "dawid_skene", as published.
+    order, rng
+        For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
     classes, on_repeated, on_unknown
         As for `read_answers`.
     max_passes, tol
@@ -93,14 +104,20 @@ def aggregate(
     >>> found.labels["label"].to_pylist()
     ['x', 'y']
     """
-    if method not in get_args(Method):
-        raise PmfError(f"method is {method!r}; give one of {list(get_args(Method))}")
+    moment_methods = get_args(MomentMethod)
+    known = ["majority", *RULES, *moment_methods]
+    if method not in known:
+        raise PmfError(f"method is {method!r}; give one of {known}")
     if not isinstance(answers, Answers):
         answers = read_answers(
             answers, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown
         )
     if method == "majority":
         return _take_majority(answers)
+    if method in moment_methods:
+        return _start_from_moments(
+            answers, cast(MomentMethod, method), em, order, np.random.default_rng(rng)
+        )
     rule = RULES[method]
     if method == "mv_em":
         max_passes, tol = PUBLISHED_PASSES, 0.0
@@ -133,21 +150,63 @@ def fit_annotators(
     tol: float,
 ) -> tuple[CrowdFit, FloatArray]:
     """Estimate annotators in memory, and the posterior of every task under them."""
-    sizes = answers.n_workers, answers.n_classes
-    blocks = [add_votes(block, *sizes) for block in split_rows(answers.block, BLOCK_ROWS)]
+    blocks = _cut(answers)
     fit = run_passes(
-        _evaluate_on(blocks, sizes[0]),
-        sizes[0],
+        _evaluate_on(blocks, answers.n_workers),
+        answers.n_workers,
         rule,
-        n_classes=sizes[1],
+        n_classes=answers.n_classes,
         start=start,
         max_passes=max_passes,
         tol=tol,
     )
-    log_prior, weights = fit.annotators.take_logs()
-    weights = np.concatenate([weights, weigh_votes(*sizes, rule.votes)])
-    parts = [score_items(block, sizes[0], log_prior, weights) for block in blocks]
-    return fit, np.concatenate(parts) if parts else np.empty((0, sizes[1]))
+    return fit, _score(answers, blocks, fit.annotators)
+
+
+def _cut(answers: Answers) -> list[SparseBlock]:
+    """Blocks of tasks, with their votes."""
+    blocks = split_rows(answers.block, BLOCK_ROWS)
+    return [add_votes(block, answers.n_workers, answers.n_classes) for block in blocks]
+
+
+def _weigh(answers: Answers, annotators: Annotators) -> tuple[FloatArray, FloatArray]:
+    """Weights of the classes, and of answers and votes."""
+    log_prior, weights = annotators.take_logs()
+    votes = weigh_votes(answers.n_workers, answers.n_classes, annotators.rule.votes)
+    return log_prior, np.concatenate([weights, votes])
+
+
+def _score(answers: Answers, blocks: Sequence[SparseBlock], annotators: Annotators) -> FloatArray:
+    weights = _weigh(answers, annotators)
+    parts = [score_items(block, answers.n_workers, *weights) for block in blocks]
+    return np.concatenate(parts) if parts else np.empty((0, answers.n_classes))
+
+
+def _start_from_moments(
+    answers: Answers, method: MomentMethod, em: bool, order: Order, rng: np.random.Generator
+) -> Aggregation:
+    """Annotators from co-occurrences, and the passes that may follow."""
+    blocks = _cut(answers)
+    evaluate = _evaluate_on(blocks, answers.n_workers)
+    annotators = fit_moments(
+        answers.block,
+        answers.n_workers,
+        answers.n_classes,
+        method,
+        judge=lambda found: evaluate(*_weigh(answers, found)).log_likelihood,
+        rng=rng,
+        order=order,
+    )
+    n_passes = PUBLISHED_PASSES if em else 0
+    if em:
+        fit, posterior = fit_annotators(
+            answers, annotators.rule, start=annotators, max_passes=n_passes, tol=0.0
+        )
+        annotators = fit.annotators
+    else:
+        posterior = _score(answers, blocks, annotators)
+    prior, confusion = annotators.prior, annotators.confusion
+    return Aggregation(answers, posterior, prior, confusion, method, n_passes)
 
 
 def _evaluate_on(blocks: Sequence[SparseBlock], n_workers: int) -> Evaluate:
@@ -157,7 +216,7 @@ def _evaluate_on(blocks: Sequence[SparseBlock], n_workers: int) -> Evaluate:
 def _take_majority(answers: Answers) -> Aggregation:
     """Shares of the votes, and the annotators as these would have them."""
     sizes = answers.n_workers, answers.n_classes
-    blocks = [add_votes(block, *sizes) for block in split_rows(answers.block, BLOCK_ROWS)]
+    blocks = _cut(answers)
     parts = [score_votes(block, *sizes) for block in blocks]
     posterior = np.concatenate(parts) if parts else np.empty((0, sizes[1]))
     counted = np.zeros((sizes[0] * sizes[1], sizes[1]))
