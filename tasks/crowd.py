@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
-from pmflib.crowd.aggregation import RULES
+from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.census import Census, make_label_schema, take_census
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
@@ -140,6 +140,7 @@ def aggregate(
     if method not in RULES:
         raise PmfError(f"method is {method!r}; give one of {list(RULES)}")
     store, schema = open_store(config), load_schema(config)
+    limits = limit_passes(method, config.em.max_passes, config.em.tol)
     with timed() as seconds:
         entry = store.build(
             "crowd",
@@ -148,11 +149,12 @@ def aggregate(
                 "schema": schema.digest,
                 "method": method,
                 "rule": asdict(RULES[method]),
-                "max_passes": config.em.max_passes,
-                "tol": config.em.tol,
+                "limits": limits,
             },
             version=VERSION,
-            write=lambda folder, work: _write(config, store, dataset, method, address, folder),
+            write=lambda folder, work: _write(
+                config, store, dataset, method, limits, address, folder
+            ),
         )
         publish_facts(entry, seconds())
     return entry.reference
@@ -163,6 +165,7 @@ def _write(
     store: Store,
     dataset: Reference,
     method: str,
+    limits: tuple[int, float],
     address: str,
     folder: Path,
 ) -> Mapping[str, Any]:
@@ -181,9 +184,9 @@ def _write(
             sizes[0],
             RULES[method],
             n_classes=sizes[1],
-            max_passes=config.em.max_passes,
-            tol=config.em.tol,
-            on_pass=partial(_tell, config.em.max_passes),
+            max_passes=limits[0],
+            tol=limits[1],
+            on_pass=partial(_tell, limits[0]),
         )
         report("aggregate", len(fit.moved), len(fit.moved))
         n_answers = _label(client, store, dataset, classes, fit, folder)

@@ -119,8 +119,7 @@ def aggregate(
             answers, cast(MomentMethod, method), em, order, np.random.default_rng(rng)
         )
     rule = RULES[method]
-    if method == "mv_em":
-        max_passes, tol = PUBLISHED_PASSES, 0.0
+    max_passes, tol = limit_passes(method, max_passes, tol)
     fit, posterior = fit_annotators(answers, rule, max_passes=max_passes, tol=tol)
     if not fit.converged and method != "mv_em":
         warnings.warn(
@@ -139,6 +138,11 @@ def aggregate(
         len(fit.moved),
         fit.converged,
     )
+
+
+def limit_passes(method: str, max_passes: int, tol: float) -> tuple[int, float]:
+    """Limits of a method's passes: those given, but for one whose passes are part of what it is."""
+    return (PUBLISHED_PASSES, 0.0) if method == "mv_em" else (max_passes, tol)
 
 
 def fit_annotators(
