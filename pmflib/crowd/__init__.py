@@ -5,6 +5,21 @@ The same model as everything else: a variable is an annotator, a sample an item,
 
 from pmflib.crowd.aggregation import aggregate
 from pmflib.crowd.answers import Answers, read_answers
+from pmflib.crowd.estimators import (
+    CrowdAggregator,
+    DawidSkene,
+    MajorityVote,
+    OneCoinDawidSkene,
+)
 from pmflib.crowd.result import Aggregation
 
-__all__ = ["Aggregation", "Answers", "aggregate", "read_answers"]
+__all__ = [
+    "Aggregation",
+    "Answers",
+    "CrowdAggregator",
+    "DawidSkene",
+    "MajorityVote",
+    "OneCoinDawidSkene",
+    "aggregate",
+    "read_answers",
+]
