@@ -105,7 +105,7 @@ def fit_published(pairs, factors, prior, n_levels):  # type: ignore[no-untyped-d
     n_variables = len(factors) // n_levels
     gradient, ahead = np.empty_like(prior), np.empty_like(prior)
     last = np.inf
-    for _ in range(SWEEPS):
+    for sweep in range(SWEEPS):  # noqa: B007
         for j in range(n_variables):
             rows = slice(j * n_levels, (j + 1) * n_levels)
             table = np.concatenate((pairs[rows, : rows.start], pairs[rows, rows.stop :]), axis=1)

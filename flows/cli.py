@@ -13,6 +13,7 @@ import typer
 
 from flows.commands.accounting import log, verify
 from flows.commands.answering import query, score
+from flows.commands.crowd import crowd
 from flows.commands.drafting import infer
 from flows.commands.running import demo, run, status
 from flows.console import err
@@ -35,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, demo, infer, status, score, query, log, verify):
+for verb in (run, demo, infer, status, score, query, log, verify, crowd):
     app.command()(verb)
 
 EXIT_CODES: dict[type[PmfError], int] = {

@@ -91,7 +91,7 @@ def infer(
     )
     output.mkdir(parents=True, exist_ok=True)
     schema.save(targets[0], review=notes)
-    targets[1].write_text(draft_config(_relative(source, output), rank=rank, notes=notes), "utf-8")
+    targets[1].write_text(draft_config(relate(source, output), rank=rank, notes=notes), "utf-8")
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return
@@ -108,7 +108,7 @@ def infer(
     )
 
 
-def _relative(source: SourceConfig, base: Path) -> SourceConfig:
+def relate(source: SourceConfig, base: Path) -> SourceConfig:
     """Source as seen from the folder of the configuration; data far away from it keep their full path."""
     path = str(source.path)
     if "://" not in path:

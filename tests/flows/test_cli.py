@@ -25,7 +25,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("run", "demo", "infer", "status", "score", "query", "log", "verify")
+VERBS = ("run", "demo", "infer", "status", "score", "query", "log", "verify", "crowd")
 
 
 @pytest.fixture

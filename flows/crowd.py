@@ -1,0 +1,50 @@
+"""Label logs: answers in, true labels and workers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+
+from flows.etl import name_run
+from pmflib.config import load_config
+from pmflib.parallel import start_workers
+from pmflib.store.dataset import QUARANTINE
+from tasks.crowd import aggregate, census
+from tasks.ingest import ingest
+from tasks.stage import open_store
+
+
+@flow(name="crowd", flow_run_name=name_run)
+def crowd_flow(
+    config: str, method: str = "auto", classes: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    """Find the true labels of a log of answers.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file whose source is long: sample the task, variable the worker, value the
+        label.
+    method
+        A method of `pmflib.crowd.aggregate` that passes over the tasks.
+    classes
+        Labels that there are; None takes all that were given.
+
+    Returns
+    -------
+    Facts for people: where labels and workers are, what was found, rows read and set aside.
+    """
+    checked = load_config(config)
+    store = open_store(checked)
+    with start_workers(checked.cluster) as address:
+        census(checked, classes, address)
+        dataset = ingest(checked, address)
+        found = aggregate(checked, dataset, method, address)
+    entry, rows = store.find(found.identity), store.find(dataset.identity)
+    facts: dict[str, Any] = {"path": str(store.locate(found)), "digest": found.digest}
+    facts |= {} if entry is None else entry.summary
+    facts["rows"] = {} if rows is None else rows.summary
+    if facts["rows"].get("rows_quarantined"):
+        facts["quarantine"] = str(store.locate(dataset) / QUARANTINE)
+    return facts

@@ -1,0 +1,232 @@
+"""Answers in, true labels out: the choice of a method, and what each one does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+
+from pmflib.arrays import FloatArray
+from pmflib.blocks import SparseBlock
+from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
+from pmflib.crowd.moments import MomentMethod, fit_moments
+from pmflib.crowd.passes import (
+    CrowdFit,
+    Evaluate,
+    evaluate_blocks,
+    run_passes,
+    score_items,
+    score_votes,
+    split_rows,
+)
+from pmflib.crowd.result import Aggregation
+from pmflib.crowd.votes import add_votes, weigh_votes
+from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.solvers.annotators import Annotators, Rule
+from pmflib.solvers.confusion import Order
+
+PassMethod: TypeAlias = Literal["auto", "dawid_skene", "mv_em", "one_coin", "balanced"]
+Method: TypeAlias = PassMethod | Literal["majority"] | MomentMethod
+
+RULES: dict[str, Rule] = {
+    "auto": Rule(),
+    "dawid_skene": Rule(strength=0.0, variational=False, votes=0.0),
+    "mv_em": Rule(strength=0.0, variational=False, balanced=True, votes=0.0),
+    "one_coin": Rule(one_coin=True),
+    "balanced": Rule(balanced=True),
+}
+"""How each method that passes over the items estimates the annotators."""
+
+PUBLISHED_PASSES = 10
+"""Passes of the published MV-EM."""
+
+BLOCK_ROWS = 1 << 16
+"""Items worked on at a time."""
+
+
+def aggregate(
+    answers: object,
+    method: Method = "auto",
+    *,
+    em: bool = True,
+    order: Order = "joint",
+    rng: np.random.Generator | int = 0,
+    classes: Sequence[Any] | None = None,
+    on_repeated: OnRepeated = "last",
+    on_unknown: OnUnknown = "quarantine",
+    max_passes: int = 100,
+    tol: float = 1e-5,
+) -> Aggregation:
+    """Find true labels, and how good the workers are.
+
+    Parameters
+    ----------
+    answers
+        Columns task, worker, label: a pandas frame, an Arrow table, a mapping of columns; or `Answers`.
+    method
+        "auto": Dawid-Skene whose confusion matrices are shrunk toward the pooled one by a strength that is learnt, with
+        the votes as evidence of their own. "balanced": the same with equally probable classes. "one_coin": the same
+        with one probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em":
+        the same with equally probable classes and ten passes, as published. "majority": shares of the votes. The
+        others start from co-occurrences of the workers' answers: see `fit_moments`.
+    em
+        Whether a method of co-occurrences is followed by ten passes of "dawid_skene", as published.
+    order, rng
+        For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
+    classes, on_repeated, on_unknown
+        As for `read_answers`.
+    max_passes, tol
+        Limit of passes, and the share of answers that a pass may still move between classes; see `run_passes`.
+
+    Returns
+    -------
+    The aggregation.
+
+    Raises
+    ------
+    SchemaError, PmfError
+        If the answers do not fit, or an argument is out of range.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the passes did not settle. Not for "mv_em", whose passes are a choice.
+
+    References
+    ----------
+    Dawid, Skene (1979), Applied Statistics 28; Ibrahim, Fu (2021), ICML.
+
+    Examples
+    --------
+    >>> found = aggregate({"task": [1, 1, 1, 2, 2], "worker": list("abcab"), "label": list("xxyyy")})
+    >>> found.labels["label"].to_pylist()
+    ['x', 'y']
+    """
+    moment_methods = get_args(MomentMethod)
+    known = ["majority", *RULES, *moment_methods]
+    if method not in known:
+        raise PmfError(f"method is {method!r}; give one of {known}")
+    if not isinstance(answers, Answers):
+        answers = read_answers(
+            answers, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown
+        )
+    if method == "majority":
+        return _take_majority(answers)
+    if method in moment_methods:
+        return _start_from_moments(
+            answers, cast(MomentMethod, method), em, order, np.random.default_rng(rng)
+        )
+    rule = RULES[method]
+    max_passes, tol = limit_passes(method, max_passes, tol)
+    fit, posterior = fit_annotators(answers, rule, max_passes=max_passes, tol=tol)
+    if not fit.converged and method != "mv_em":
+        warnings.warn(
+            f"the passes moved {fit.moved[-1]:.2g} of the answers at last, above tol = {tol}, after max_passes = "
+            f"{max_passes}; raise one of the two",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    annotators = fit.annotators
+    return Aggregation(
+        answers,
+        posterior,
+        annotators.prior,
+        annotators.confusion,
+        method,
+        len(fit.moved),
+        fit.converged,
+    )
+
+
+def limit_passes(method: str, max_passes: int, tol: float) -> tuple[int, float]:
+    """Limits of a method's passes: those given, but for one whose passes are part of what it is."""
+    return (PUBLISHED_PASSES, 0.0) if method == "mv_em" else (max_passes, tol)
+
+
+def fit_annotators(
+    answers: Answers,
+    rule: Rule,
+    *,
+    start: Annotators | None = None,
+    max_passes: int,
+    tol: float,
+) -> tuple[CrowdFit, FloatArray]:
+    """Estimate annotators in memory, and the posterior of every task under them."""
+    blocks = _cut(answers)
+    fit = run_passes(
+        _evaluate_on(blocks, answers.n_workers),
+        answers.n_workers,
+        rule,
+        n_classes=answers.n_classes,
+        start=start,
+        max_passes=max_passes,
+        tol=tol,
+    )
+    return fit, _score(answers, blocks, fit.annotators)
+
+
+def _cut(answers: Answers) -> list[SparseBlock]:
+    """Blocks of tasks, with their votes."""
+    blocks = split_rows(answers.block, BLOCK_ROWS)
+    return [add_votes(block, answers.n_workers, answers.n_classes) for block in blocks]
+
+
+def _weigh(answers: Answers, annotators: Annotators) -> tuple[FloatArray, FloatArray]:
+    """Weights of the classes, and of answers and votes."""
+    log_prior, weights = annotators.take_logs()
+    votes = weigh_votes(answers.n_workers, answers.n_classes, annotators.rule.votes)
+    return log_prior, np.concatenate([weights, votes])
+
+
+def _score(answers: Answers, blocks: Sequence[SparseBlock], annotators: Annotators) -> FloatArray:
+    weights = _weigh(answers, annotators)
+    parts = [score_items(block, answers.n_workers, *weights) for block in blocks]
+    return np.concatenate(parts) if parts else np.empty((0, answers.n_classes))
+
+
+def _start_from_moments(
+    answers: Answers, method: MomentMethod, em: bool, order: Order, rng: np.random.Generator
+) -> Aggregation:
+    """Annotators from co-occurrences, and the passes that may follow."""
+    blocks = _cut(answers)
+    evaluate = _evaluate_on(blocks, answers.n_workers)
+    annotators = fit_moments(
+        answers.block,
+        answers.n_workers,
+        answers.n_classes,
+        method,
+        judge=lambda found: evaluate(*_weigh(answers, found)).log_likelihood,
+        rng=rng,
+        order=order,
+    )
+    n_passes = PUBLISHED_PASSES if em else 0
+    if em:
+        fit, posterior = fit_annotators(
+            answers, annotators.rule, start=annotators, max_passes=n_passes, tol=0.0
+        )
+        annotators = fit.annotators
+    else:
+        posterior = _score(answers, blocks, annotators)
+    prior, confusion = annotators.prior, annotators.confusion
+    return Aggregation(answers, posterior, prior, confusion, method, n_passes)
+
+
+def _evaluate_on(blocks: Sequence[SparseBlock], n_workers: int) -> Evaluate:
+    return lambda log_prior, weights: evaluate_blocks(blocks, n_workers, log_prior, weights)
+
+
+def _take_majority(answers: Answers) -> Aggregation:
+    """Shares of the votes, and the annotators as these would have them."""
+    sizes = answers.n_workers, answers.n_classes
+    blocks = _cut(answers)
+    parts = [score_votes(block, *sizes) for block in blocks]
+    posterior = np.concatenate(parts) if parts else np.empty((0, sizes[1]))
+    counted = np.zeros((sizes[0] * sizes[1], sizes[1]))
+    rows = np.repeat(np.arange(answers.n_tasks), np.diff(answers.block.indptr))
+    np.add.at(counted, answers.block.indices, posterior[rows])
+    states = posterior[np.diff(answers.block.indptr) > 0].sum(axis=0) + 1.0
+    rule = Rule(strength=0.0, variational=False, votes=0.0)
+    annotators = Annotators(states, counted.reshape(-1, sizes[1], sizes[1]), 0.0, rule)
+    return Aggregation(answers, posterior, annotators.prior, annotators.confusion, "majority")

@@ -1,0 +1,190 @@
+"""Tables of answers (task, worker, label) to blocks of level indices, and what does not fit to quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.arrays import BoolArray, IntArray
+from pmflib.blocks import SparseBlock
+from pmflib.errors import PmfError, SchemaError
+from pmflib.schema.schema import as_arrow
+from pmflib.schema.variable import as_text
+
+COLUMNS = ("task", "worker", "label")
+
+OnRepeated: TypeAlias = Literal["last", "first", "error"]
+OnUnknown: TypeAlias = Literal["quarantine", "error"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers as codes.
+
+    Parameters
+    ----------
+    block
+        Tasks as rows; an answer is the level ``worker * n_classes + class``. An unanswered task is an empty row.
+    tasks, workers, classes
+        Arrow arrays: what rows, workers and classes are called, sorted.
+    quarantine
+        Arrow table of the answers set aside: row (from 0), task, worker, label, reason.
+    """
+
+    block: SparseBlock
+    tasks: pa.Array
+    workers: pa.Array
+    classes: pa.Array
+    quarantine: pa.Table
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return len(self.workers)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+
+def read_answers(
+    table: object,
+    *,
+    classes: Sequence[Any] | None = None,
+    on_repeated: OnRepeated = "last",
+    on_unknown: OnUnknown = "quarantine",
+) -> Answers:
+    """Encode a table of answers.
+
+    Parameters
+    ----------
+    table
+        Columns task, worker and label: a pandas frame, an Arrow table or batch, or a mapping of columns. An empty label
+        is no answer, but its task is known.
+    classes
+        Labels that there are; None takes all that were given.
+    on_repeated
+        Several answers of one worker to one task: the last or the first counts, the others go to quarantine; or stop.
+    on_unknown
+        A label that is not among ``classes``: its answer goes to quarantine; or stop.
+
+    Raises
+    ------
+    SchemaError
+        If a column is absent, there is no label at all, or an answer does not fit and the policy is to stop.
+    PmfError
+        If a policy is unknown.
+    """
+    _check_policies(on_repeated, on_unknown)
+    columns = _pick_columns(as_arrow(table))
+    task, worker, label = (_encode(columns[name]) for name in COLUMNS)
+    reason = np.zeros(len(task[0]), np.int64)
+    if classes is not None:
+        label = _restrict(label, classes)
+        _set_aside(reason, label[0] == _UNKNOWN, "unknown_label")
+    _set_aside(reason, worker[0] < 0, "no_worker")
+    _set_aside(reason, task[0] < 0, "no_task")
+    if on_unknown == "error" and (reason == _REASONS.index("unknown_label")).any():
+        row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
+        raise SchemaError(
+            f"label {columns['label'][row].as_py()!r} of row {row} is none of the classes "
+            f"{label[1].to_pylist()}; add it, or pass on_unknown='quarantine'"
+        )
+    n_workers, n_classes = len(worker[1]), len(label[1])
+    if not n_classes:
+        raise SchemaError("no row has a label: pass answers, or the classes that there are")
+    answered = np.flatnonzero((reason == 0) & (label[0] >= 0))
+    kept = _keep_one(task[0][answered] * n_workers + worker[0][answered], on_repeated)
+    repeated = np.ones(answered.size, bool)
+    repeated[kept] = False
+    _set_aside(reason, answered[repeated], "repeated")
+    rows = answered[kept]
+    levels = (worker[0][rows] * n_classes + label[0][rows]).astype(np.int32)
+    ends = np.cumsum(np.bincount(task[0][rows], minlength=len(task[1])))
+    block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
+    return Answers(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
+
+
+_UNKNOWN = -2
+_REASONS = ("", "no_task", "no_worker", "unknown_label", "repeated")
+
+
+def _check_policies(on_repeated: str, on_unknown: str) -> None:
+    if on_repeated not in ("last", "first", "error"):
+        raise PmfError(f"on_repeated is {on_repeated!r}; give 'last', 'first' or 'error'")
+    if on_unknown not in ("quarantine", "error"):
+        raise PmfError(f"on_unknown is {on_unknown!r}; give 'quarantine' or 'error'")
+
+
+def _pick_columns(table: pa.Table) -> pa.Table:
+    if absent := [name for name in COLUMNS if name not in table.column_names]:
+        raise SchemaError(
+            f"columns {absent} are absent; the table has {table.column_names}: name them {list(COLUMNS)}"
+        )
+    return table.select(list(COLUMNS))
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
+    """Codes of values in their sorted order, -1 where there is none; and the values."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_null(column.type):
+        return np.full(len(column), -1, np.int64), pa.array([], pa.string())
+    coded = column.combine_chunks().dictionary_encode()
+    values = coded.dictionary
+    order = np.asarray(pc.sort_indices(values), np.int64)
+    ranks = np.empty(order.size + 1, np.int64)
+    ranks[order], ranks[-1] = np.arange(order.size), -1
+    codes = coded.indices.cast(pa.int64()).fill_null(order.size).to_numpy(zero_copy_only=False)
+    return ranks[codes], values.take(pa.array(order))
+
+
+def _restrict(
+    label: tuple[IntArray, pa.Array], classes: Sequence[Any]
+) -> tuple[IntArray, pa.Array]:
+    """Codes among the classes given, in their order."""
+    known = {as_text(value): place for place, value in enumerate(classes)}
+    if len(known) < len(classes) or not known:
+        raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")
+    places = [known.get(as_text(value), _UNKNOWN) for value in label[1].to_pylist()]
+    return np.array([*places, -1], np.int64)[label[0]], pa.array(list(classes))
+
+
+def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
+    reason[rows] = _REASONS.index(name)
+
+
+def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
+    """Place of the answer that counts for each key, by key."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    changes = ordered[1:] != ordered[:-1]
+    if on_repeated == "error" and not changes.all():
+        n_repeated = int((~changes).sum())
+        raise SchemaError(
+            f"{n_repeated} answers repeat a task and worker; pass on_repeated='last' or 'first'"
+        )
+    if not keys.size:
+        return order
+    edge = np.append(changes, True) if on_repeated == "last" else np.append(True, changes)
+    kept: IntArray = order[edge]
+    return kept
+
+
+def _list_rejected(columns: pa.Table, reason: IntArray) -> pa.Table:
+    rows = np.flatnonzero(reason)
+    rejected = columns.take(pa.array(rows)).add_column(0, "row", pa.array(rows))
+    return rejected.append_column("reason", pa.array([_REASONS[code] for code in reason[rows]]))

@@ -1,0 +1,127 @@
+"""Who answers in a file of answers, and what: the schema of a label log, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.config import SourceConfig
+from pmflib.errors import SchemaError
+from pmflib.ingest.drafting import MAX_VARIABLES, natural_key
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.sources import Source
+from pmflib.schema import Schema, Variable
+from pmflib.schema.variable import as_text
+
+MAX_CLASSES = 1000
+"""Distinct labels; with more it is not the label column."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """Names in a file.
+
+    Parameters
+    ----------
+    workers, labels
+        Distinct texts, in natural order ("2" before "10").
+    """
+
+    workers: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @staticmethod
+    def merge(parts: Iterable[Census]) -> Census:
+        """Names in any of the files."""
+        workers: set[str] = set()
+        labels: set[str] = set()
+        for part in parts:
+            workers.update(part.workers)
+            labels.update(part.labels)
+        return Census(_sort(workers), _sort(labels))
+
+
+def take_census(source: Source, config: SourceConfig) -> Census:
+    """List the workers and labels of one file of answers.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Laid out long: ``variable`` is the worker's column, ``value`` the label's.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or lacks a column.
+    SchemaError
+        If a column has too many distinct values to be what it should be.
+    """
+    assert config.variable is not None
+    assert config.value is not None
+    workers: set[str] = set()
+    labels: set[str] = set()
+    columns = list(dict.fromkeys([config.variable, config.value]))
+    for raw in read_rows(source, config, columns):
+        workers.update(_distinct(raw.batch.column(config.variable)))
+        labels.update(_distinct(raw.batch.column(config.value)))
+        for column, found, most in (
+            (config.variable, workers, MAX_VARIABLES),
+            (config.value, labels, MAX_CLASSES),
+        ):
+            if len(found) > most:
+                raise SchemaError(
+                    f"{source.name}: column {column!r} has more than {most} distinct values; check which columns hold "
+                    "the worker and the label"
+                )
+    missing = {text.strip() for text in config.missing}
+    return Census(_sort(workers - {""}), _sort(labels - missing))
+
+
+def make_label_schema(
+    census: Census, config: SourceConfig, classes: Sequence[str] | None = None
+) -> Schema:
+    """Schema of a label log: a variable for each worker, whose levels are the classes.
+
+    Parameters
+    ----------
+    census
+        Of all files.
+    config
+        Names the texts that mean "not given".
+    classes
+        Labels that there are; None takes all that were given.
+
+    Raises
+    ------
+    SchemaError
+        If there is no worker or no label.
+    """
+    levels = tuple(classes) if classes is not None else census.labels
+    if not census.workers or not levels:
+        raise SchemaError(
+            f"{len(census.workers)} workers and {len(levels)} labels were found; check the names of the columns"
+        )
+    return Schema(tuple(Variable(name, levels, missing=config.missing) for name in census.workers))
+
+
+def _distinct(column: pa.Array) -> set[str]:
+    """Texts of a column; what is not UTF-8 is for the quarantine."""
+    texts = set()
+    for value in pc.unique(column).to_pylist():
+        if value is None:
+            continue
+        try:
+            text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+        except UnicodeDecodeError:
+            continue
+        texts.add(text.strip())
+    return texts
+
+
+def _sort(texts: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))

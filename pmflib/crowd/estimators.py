@@ -1,0 +1,148 @@
+"""Estimators with crowd-kit's conventions: a frame with the columns task, worker, label in, a series by task out."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from pmflib.crowd.aggregation import Method, aggregate
+from pmflib.crowd.result import Aggregation
+from pmflib.errors import PmfError
+
+
+class CrowdAggregator:
+    """Dawid-Skene whose confusion matrices are shrunk toward the pooled one: the default of `aggregate`.
+
+    Parameters
+    ----------
+    n_iter
+        Limit of passes, at least 1.
+    tol
+        Share of the answers that a pass may still move between classes.
+
+    Attributes
+    ----------
+    labels_
+        Series by task: the most probable label.
+    probas_
+        Frame, tasks by labels: probabilities.
+    priors_
+        Series by label: probabilities.
+    errors_
+        Frame by worker and answered label, a column for each true label: probabilities of answers.
+    skills_
+        Series by worker: accuracy.
+    result_
+        The `Aggregation`.
+
+    Notes
+    -----
+    Attributes are pandas objects, and need pandas; tasks are sorted.
+    """
+
+    method: Method = "auto"
+
+    def __init__(self, n_iter: int = 100, tol: float = 1e-5) -> None:
+        self.n_iter = n_iter
+        self.tol = tol
+
+    def fit(self, data: object) -> CrowdAggregator:
+        """Aggregate the answers.
+
+        Parameters
+        ----------
+        data
+            Columns task, worker, label, as for `aggregate`.
+
+        Returns
+        -------
+        The estimator.
+        """
+        self.result_: Aggregation = aggregate(
+            data, self.method, max_passes=self.n_iter, tol=self.tol
+        )
+        return self
+
+    def fit_predict(self, data: object) -> Any:
+        """Do `fit`, and return ``labels_``."""
+        return self.fit(data).labels_
+
+    def fit_predict_proba(self, data: object) -> Any:
+        """Do `fit`, and return ``probas_``."""
+        return self.fit(data).probas_
+
+    @property
+    def labels_(self) -> Any:
+        """Most probable label of every task."""
+        labels = self._result.labels
+        return _pandas().Series(
+            labels["label"].to_pylist(), index=self._index("task"), name="agg_label"
+        )
+
+    @property
+    def probas_(self) -> Any:
+        """Probability of every label of every task."""
+        return _pandas().DataFrame(
+            self._result.posterior, index=self._index("task"), columns=self._index("label")
+        )
+
+    @property
+    def priors_(self) -> Any:
+        """Probability of every label."""
+        return _pandas().Series(self._result.prior, index=self._index("label"), name="prior")
+
+    @property
+    def skills_(self) -> Any:
+        """Accuracy of every worker."""
+        return _pandas().Series(self._result.accuracy, index=self._index("worker"), name="skill")
+
+    @property
+    def errors_(self) -> Any:
+        """Probability of a worker's answer (row) to a task of some true label (column)."""
+        answers = self._result.answers
+        rows = _pandas().MultiIndex.from_product(
+            [answers.workers.to_pylist(), answers.classes.to_pylist()], names=["worker", "label"]
+        )
+        flat = np.ascontiguousarray(self._result.confusion).reshape(len(rows), -1)
+        return _pandas().DataFrame(flat, index=rows, columns=self._index("label"))
+
+    @property
+    def _result(self) -> Aggregation:
+        if not hasattr(self, "result_"):
+            raise PmfError(f"{type(self).__name__} is not fitted; call fit first")
+        return self.result_
+
+    def _index(self, name: str) -> Any:
+        answers = self._result.answers
+        names = {"task": answers.tasks, "worker": answers.workers, "label": answers.classes}[name]
+        return _pandas().Index(names.to_pylist(), name=name)
+
+
+class DawidSkene(CrowdAggregator):
+    """Dawid-Skene by maximum likelihood, from the votes on: as crowd-kit's class of this name."""
+
+    method: Method = "dawid_skene"
+
+
+class OneCoinDawidSkene(CrowdAggregator):
+    """One probability of being right per worker."""
+
+    method: Method = "one_coin"
+
+
+class MajorityVote(CrowdAggregator):
+    """Shares of the votes; of equals, the first label wins."""
+
+    method: Method = "majority"
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise PmfError(
+            "attributes of this estimator are pandas objects, and pandas is not installed; install it, or read "
+            "result_, which needs none"
+        ) from error

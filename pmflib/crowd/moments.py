@@ -1,0 +1,129 @@
+"""Annotators from the co-occurrences of their answers: no pass over the items but those that choose and label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import FloatArray
+from pmflib.blocks import SparseBlock
+from pmflib.solvers.annotators import Annotators, Rule
+from pmflib.solvers.composite import fit_composite
+from pmflib.solvers.confusion import Order, fit_multispa, raise_floor, read_confusion
+from pmflib.solvers.imputation import factor_pairs, impute_by_one_pair, impute_designated
+from pmflib.solvers.procrustes import fit_procrustes, root_of
+from pmflib.solvers.worker_pairs import WorkerPairs, count_worker_pairs
+
+MomentMethod: TypeAlias = Literal[
+    "robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"
+]
+
+ROTATIONS = 10
+"""Orthogonal starts of the symmetric factorisation."""
+SAME = 1e-3
+"""End points whose confusion matrices differ by less are one."""
+HOPE = 0.5
+"""Weight of the identity in a confusion matrix that nothing is known of."""
+SWEEPS = 200
+"""Limit of iterations of the coupled factorisation."""
+
+Judge: TypeAlias = Callable[[Annotators], float]
+"""Log-likelihood of all answers under annotators."""
+
+
+def fit_moments(
+    block: SparseBlock,
+    n_annotators: int,
+    n_classes: int,
+    method: MomentMethod,
+    *,
+    judge: Judge,
+    rng: np.random.Generator,
+    order: Order = "joint",
+    decay: float | None = None,
+) -> Annotators:
+    """Estimate confusion matrices and the class prior from pairs of annotators.
+
+    Parameters
+    ----------
+    block
+        Items as rows, answers as levels ``annotator * n_classes + class``.
+    n_annotators, n_classes
+        Sizes.
+    method
+        Symmetric factorisation of the pairs' matrix, missing pairs by a factorisation robust to bad ones ("robust"), by
+        least squares ("equal_weights"), by all designated annotators ("designated"), by one pair of them ("one_pair"),
+        or left zero ("symnmf"); each annotator's own extreme columns ("multispa"); or the coupled factorisation in KL
+        divergence, started there ("cnmf").
+    judge
+        Chooses among the end points of the symmetric factorisation: the distance from a nonnegative matrix does not,
+        for the least of it may belong to annotators that nobody's answers look like.
+    rng
+        Source of starts.
+    order
+        How columns are matched with classes: see `read_confusion`.
+    decay
+        Of the rectifier's threshold, as in `fit_procrustes`.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the method needs all pairs in one matrix, and there are too many.
+    """
+    pairs = count_worker_pairs(block, n_annotators, n_classes)
+    n_answers = np.bincount(block.indices // n_classes, minlength=n_annotators)
+    if method == "multispa":
+        return _hold(np.ones(n_classes), fit_multispa(pairs))
+    if method == "cnmf":
+        return _fit_coupled(pairs)
+    root = _find_root(pairs, method, rng)
+    found: list[tuple[float, Annotators]] = []
+    for start in range(ROTATIONS):
+        turn = np.eye(n_classes)
+        if start:
+            turn = np.linalg.qr(rng.standard_normal((n_classes, n_classes)))[0]
+        turned = fit_procrustes(root @ turn, rng=rng, n_starts=1, decay=decay)
+        confusion, prior = read_confusion(turned.nonnegative, n_answers, order=order)
+        if all(np.abs(confusion - other.mass).max() > SAME for _, other in found):
+            annotators = _hold(prior, confusion)
+            found.append((judge(annotators), annotators))
+    return max(found, key=lambda each: each[0])[1]
+
+
+def _find_root(pairs: WorkerPairs, method: str, rng: np.random.Generator) -> FloatArray:
+    """Square root of the matrix of all pairs, (n_levels, n_classes)."""
+    n_classes = pairs.n_classes
+    if method in ("robust", "equal_weights"):
+        return factor_pairs(pairs, rng=rng, reweighted=method == "robust")[0]
+    if method == "symnmf":
+        return root_of(pairs.to_sparse(), n_classes)
+    marginals, support, observed = pairs.to_dense()
+    if method == "one_pair":
+        filled, _ = impute_by_one_pair(marginals, observed, n_classes=n_classes, rng=rng)
+    else:
+        filled, _ = impute_designated(marginals, support, observed, n_classes=n_classes)
+    return root_of(filled, n_classes)
+
+
+def _fit_coupled(pairs: WorkerPairs) -> Annotators:
+    n_classes = pairs.n_classes
+    marginals, support, observed = pairs.to_dense()
+    begun = fit_multispa(pairs)
+    # uniform matrices would stay where they are: take annotators of whom nothing is known to be better than chance
+    unknown = (begun == begun[:, :1, :1]).all(axis=(1, 2))
+    begun[unknown] = HOPE * np.eye(n_classes) + (1 - HOPE) / n_classes
+    result = fit_composite(
+        marginals,
+        pairs.offsets,
+        observed,
+        initial=(np.full(n_classes, 1.0 / n_classes), begun.reshape(-1, n_classes)),
+        weights=support,
+        max_iter=SWEEPS,
+    )
+    return _hold(result.prior, raise_floor(result.factors.reshape(-1, n_classes, n_classes)))
+
+
+def _hold(prior: FloatArray, confusion: FloatArray) -> Annotators:
+    return Annotators(prior, confusion, 0.0, Rule(strength=0.0, variational=False, votes=0.0))

@@ -1,0 +1,119 @@
+"""Label logs in a store: what one Dask task does with a group of blocks, and tables of what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import SparseBlock, concatenate_blocks
+from pmflib.crowd.passes import evaluate_blocks, score_items
+from pmflib.crowd.votes import add_votes
+from pmflib.em import EMStatistics
+from pmflib.plan import group_blocks
+from pmflib.solvers.annotators import Annotators
+from pmflib.store.samples import BlockReference, list_blocks, read_block, read_origins
+
+
+def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> SparseBlock:
+    """Read the blocks of a group as one, with their votes: tables are made once for all of them."""
+    offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
+    blocks = [read_block(reference).to_sparse(offsets) for reference in group]
+    joined = concatenate_blocks(blocks, offsets).to_sparse(offsets)
+    return add_votes(joined, n_workers, n_classes)
+
+
+def evaluate_group(
+    group: Sequence[BlockReference] | SparseBlock,
+    n_workers: int,
+    log_prior: FloatArray,
+    weights: FloatArray,
+) -> EMStatistics:
+    """Sufficient statistics of a group, loaded or not."""
+    if not isinstance(group, SparseBlock):
+        group = load_voted(group, n_workers, log_prior.size)
+    return evaluate_blocks([group], n_workers, log_prior, weights)
+
+
+def label_partition(
+    item: tuple[str, str],
+    n_workers: int,
+    classes: Sequence[str],
+    log_prior: FloatArray,
+    weights: FloatArray,
+) -> IntArray:
+    """Label the tasks of a partition.
+
+    Parameters
+    ----------
+    item
+        Zarr group of the partition, and the Parquet file to write.
+    n_workers, classes
+        The crowd.
+    log_prior, weights
+        Of the classes, and of answers and votes.
+
+    Returns
+    -------
+    Answers of each worker, int64 of shape (n_workers,).
+    """
+    path, out = item
+    _, names = read_origins(Path(path))
+    n_classes = len(classes)
+    n_answers = np.zeros(n_workers, np.int64)
+    with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
+        for group in group_blocks(list_blocks(Path(path))):
+            block = load_voted(group, n_workers, n_classes)
+            posterior = score_items(block, n_workers, log_prior, weights)
+            voted = block.indices >= n_workers * n_classes
+            answered = np.add.reduceat(np.append(~voted, False), block.indptr[:-1], dtype=np.int64)
+            answered[np.diff(block.indptr) == 0] = 0
+            mine = names[group[0].start : group[-1].stop]
+            writer.write_table(make_label_table(mine, posterior, answered, classes))
+            n_answers += np.bincount(block.indices[~voted] // n_classes, minlength=n_workers)
+    return n_answers
+
+
+def make_label_fields(classes: Sequence[str]) -> pa.Schema:
+    """Columns of `make_label_table`."""
+    fields = [
+        pa.field("task", pa.string()),
+        pa.field("label", pa.string()),
+        pa.field("confidence", pa.float64()),
+        pa.field("n_answers", pa.int64()),
+    ]
+    return pa.schema(
+        [*fields, *(pa.field(f"probability.{name}", pa.float64()) for name in classes)]
+    )
+
+
+def make_label_table(
+    tasks: Sequence[str], posterior: FloatArray, n_answers: IntArray, classes: Sequence[str]
+) -> pa.Table:
+    """A row per task: its most probable label, how sure that is, answers it had, probability of every label."""
+    best = posterior.argmax(axis=1)
+    columns = [
+        pa.array(list(tasks), pa.string()),
+        pa.array(list(classes), pa.string()).take(pa.array(best)),
+        pa.array(posterior[np.arange(best.size), best]),
+        pa.array(n_answers, pa.int64()),
+        *(pa.array(column) for column in posterior.T),
+    ]
+    return pa.Table.from_arrays(columns, schema=make_label_fields(classes))
+
+
+def make_worker_table(
+    workers: Sequence[str], annotators: Annotators, n_answers: IntArray, classes: Sequence[str]
+) -> pa.Table:
+    """A row per worker: accuracy, answers given, and the PMF of the answers by true label."""
+    confusion = annotators.confusion
+    right = np.diagonal(confusion, axis1=1, axis2=2) @ annotators.prior
+    columns = {"worker": pa.array(list(workers)), "accuracy": right, "n_answers": n_answers}
+    for true, name in enumerate(classes):
+        for answer, given in enumerate(classes):
+            columns[f"probability.{given}|{name}"] = confusion[:, answer, true]
+    return pa.table(columns)

@@ -1,0 +1,129 @@
+"""Co-occurrences of annotators who answer alike many levels: a block for each pair that shares items, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.blocks import SparseBlock
+from pmflib.errors import MemoryPlanError
+
+MAX_LEVELS = 6000
+"""Levels, annotators times classes, up to which all pairs may stand in one dense matrix: 288 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class WorkerPairs:
+    """Pairwise marginals of annotators, block-sparse.
+
+    Parameters
+    ----------
+    first, second
+        int64 of shape (n_pairs,): the annotators of each pair, first < second, in order.
+    blocks
+        float64 of shape (n_pairs, n_classes, n_classes): joint PMF of their answers.
+    support
+        int64 of shape (n_pairs,): items that both have answered.
+    n_annotators
+        Annotators in all.
+    """
+
+    first: IntArray
+    second: IntArray
+    blocks: FloatArray
+    support: IntArray
+    n_annotators: int
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.blocks.shape[1])
+
+    @property
+    def offsets(self) -> IntArray:
+        """First level of each annotator, int64 of shape (n_annotators + 1,)."""
+        return np.arange(self.n_annotators + 1, dtype=np.int64) * self.n_classes
+
+    def list_neighbours(self) -> list[tuple[IntArray, FloatArray]]:
+        """For each annotator, those with common items, and the blocks with its own answers as rows."""
+        mine = np.concatenate([self.first, self.second])
+        others = np.concatenate([self.second, self.first])
+        order = np.lexsort((others, mine))
+        edges = np.searchsorted(mine[order], np.arange(self.n_annotators + 1))
+        n_pairs = self.first.size
+        listed = []
+        for start, stop in pairwise(edges):
+            here = order[start:stop]
+            turned = (here >= n_pairs)[:, None, None]
+            blocks = self.blocks[here % max(n_pairs, 1)]
+            listed.append((others[here], np.where(turned, blocks.transpose(0, 2, 1), blocks)))
+        return listed
+
+    def to_sparse(self) -> csr_array:
+        """Matrix of all pairs, (n_levels, n_levels), symmetric; zero where nothing was observed."""
+        n_classes = self.n_classes
+        _, answers, co_answers = np.indices(self.blocks.shape)
+        rows = answers + self.first[:, None, None] * n_classes
+        columns = co_answers + self.second[:, None, None] * n_classes
+        size = self.n_annotators * n_classes
+        places = (rows.ravel(), columns.ravel())
+        upper = csr_array((self.blocks.ravel(), places), shape=(size, size))
+        return csr_array(upper + upper.T)
+
+    def to_dense(self) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Matrix of all pairs, their support and whether they were observed, as the other solvers take them.
+
+        Raises
+        ------
+        MemoryPlanError
+            If the annotators have more than ``MAX_LEVELS`` levels.
+        """
+        n_levels = self.n_annotators * self.n_classes
+        if n_levels > MAX_LEVELS:
+            raise MemoryPlanError(
+                f"{self.n_annotators} annotators have {n_levels} levels, above {MAX_LEVELS}, and their pairs do not "
+                "fit in a dense matrix; choose a method that needs none: 'auto' or 'robust'"
+            )
+        support = np.zeros((self.n_annotators,) * 2, np.int64)
+        support[self.first, self.second] = support[self.second, self.first] = self.support
+        return self.to_sparse().toarray(), support, support > 0
+
+
+def count_worker_pairs(
+    block: SparseBlock, n_annotators: int, n_classes: int, *, min_support: int = 1
+) -> WorkerPairs:
+    """Count and normalise the answers of annotators to common items.
+
+    Parameters
+    ----------
+    block
+        Items as rows, answers as levels ``annotator * n_classes + class``.
+    n_annotators, n_classes
+        Sizes.
+    min_support
+        Common items that make a pair, at least 1.
+
+    Notes
+    -----
+    Time grows with the square of the answers an item has, memory with the pairs that share items.
+    """
+    n_levels = n_annotators * n_classes
+    ones = np.ones(block.n_observed, np.int64)
+    answers = csr_array((ones, block.indices, block.indptr), shape=(block.n_rows, n_levels))
+    table = (answers.T @ answers).tocoo()
+    first, second = table.row // n_classes, table.col // n_classes
+    apart = first < second
+    first, second = first[apart].astype(np.int64), second[apart].astype(np.int64)
+    keys, place = np.unique(first * n_annotators + second, return_inverse=True)
+    counts = np.zeros((keys.size, n_classes, n_classes))
+    cells = (place, table.row[apart] % n_classes, table.col[apart] % n_classes)
+    counts[cells] = table.data[apart]
+    support = counts.sum(axis=(1, 2)).astype(np.int64)
+    kept = support >= max(min_support, 1)
+    keys, counts, support = keys[kept], counts[kept], support[kept]
+    first, second = np.divmod(keys, n_annotators)
+    return WorkerPairs(first, second, counts / support[:, None, None], support, n_annotators)

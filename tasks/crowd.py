@@ -1,0 +1,261 @@
+"""Stages of label logs: who answers and what, and the true labels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pmflib.arrays import FloatArray
+from pmflib.config import PipelineConfig
+from pmflib.crowd.aggregation import RULES, limit_passes
+from pmflib.crowd.census import Census, make_label_schema, take_census
+from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes
+from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
+from pmflib.crowd.votes import extend_offsets, weigh_votes
+from pmflib.em import EMStatistics
+from pmflib.errors import PmfError, SchemaError
+from pmflib.ingest import Source, digest_source, find_sources
+from pmflib.parallel import (
+    Client,
+    check_workers_see,
+    count_threads,
+    keep_loaded,
+    map_items,
+    run_blocks,
+)
+from pmflib.plan import group_blocks, plan_em
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.samples import BlockReference
+from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
+
+VERSION = 1
+CENSUS = "census.json"
+LABELS = "labels"
+WORKERS = "workers.parquet"
+
+
+@stage(name="census")
+def census(
+    config: PipelineConfig, classes: tuple[str, ...] | None = None, address: str = ""
+) -> str:
+    """List the workers and labels of all sources, and write the schema that makes of them.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its source is laid out long: a sample is a task, a variable a worker, a value a label.
+    classes
+        Labels that there are; None takes all that were given.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Digest of the schema. A file whose census was taken before is not read again.
+
+    Raises
+    ------
+    SchemaError, SourceError
+        If a file cannot be read, or holds no answers.
+    """
+    store = open_store(config)
+    paths = config.source.path
+    found = find_sources(
+        config.resolve(paths) if isinstance(paths, str) else tuple(map(config.resolve, paths))
+    )
+    with open_workers(config, address) as (client, _):
+        check_workers_see(client, str(store.root.resolve()))
+        parts = map_items(
+            client,
+            _take_one,
+            found,
+            config,
+            str(store.root.resolve()),
+            on_result=lambda done: report("census", done, len(found)),
+        )
+    schema = make_label_schema(Census.merge(parts), config.source, classes)
+    schema.save(config.resolve(config.schema_.file))
+    return schema.digest
+
+
+def _take_one(source: Source, config: PipelineConfig, root: str) -> Census:
+    store = Store(root)
+    raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        taken = asdict(take_census(source, config.source))
+        (folder / CENSUS).write_text(json.dumps(taken, ensure_ascii=False), "utf-8")
+        return {name: len(texts) for name, texts in taken.items()}
+
+    entry = store.build(
+        "census",
+        inputs={"source": raw},
+        options={
+            "name": source.name,
+            "source": config.source.model_dump(mode="json", exclude={"path"}),
+        },
+        version=VERSION,
+        write=write,
+    )
+    content = json.loads((store.locate(entry.reference) / CENSUS).read_text("utf-8"))
+    return Census(tuple(content["workers"]), tuple(content["labels"]))
+
+
+@stage(name="aggregate")
+def aggregate(
+    config: PipelineConfig, dataset: Reference, method: str = "auto", address: str = ""
+) -> Reference:
+    """Find the true labels of all tasks, and how good the workers are.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its EM section limits the passes.
+    dataset
+        What `ingest` returned.
+    method
+        A method of `pmflib.crowd.aggregate` that passes over the tasks.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Reference to a folder with ``labels``, a Parquet file per partition, and ``workers.parquet``.
+
+    Raises
+    ------
+    PmfError
+        If the method is unknown.
+    MemoryPlanError
+        If the parameters and statistics would not fit.
+    """
+    if method not in RULES:
+        raise PmfError(f"method is {method!r}; give one of {list(RULES)}")
+    store, schema = open_store(config), load_schema(config)
+    limits = limit_passes(method, config.em.max_passes, config.em.tol)
+    with timed() as seconds:
+        entry = store.build(
+            "crowd",
+            inputs={"dataset": dataset},
+            options={
+                "schema": schema.digest,
+                "method": method,
+                "rule": asdict(RULES[method]),
+                "limits": limits,
+            },
+            version=VERSION,
+            write=lambda folder, work: _write(
+                config, store, dataset, method, limits, address, folder
+            ),
+        )
+        publish_facts(entry, seconds())
+    return entry.reference
+
+
+def _write(
+    config: PipelineConfig,
+    store: Store,
+    dataset: Reference,
+    method: str,
+    limits: tuple[int, float],
+    address: str,
+    folder: Path,
+) -> Mapping[str, Any]:
+    """Make the passes, label every partition, and write what is known of the workers."""
+    schema = load_schema(config)
+    classes = schema[0].levels
+    if any(variable.levels != classes for variable in schema):
+        raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
+    sizes = schema.n_variables, len(classes)
+    blocks = list_dataset_blocks(store, dataset, range(config.store.folds))
+    with open_workers(config, address) as (client, limit):
+        plan = plan_em(int(extend_offsets(*sizes)[-1]), sizes[1], count_threads(client))
+        plan.check(limit)
+        fit = run_passes(
+            _evaluate_on(client, blocks, sizes, (limit - plan.needed) // 2),
+            sizes[0],
+            RULES[method],
+            n_classes=sizes[1],
+            max_passes=limits[0],
+            tol=limits[1],
+            on_pass=partial(_tell, limits[0]),
+        )
+        report("aggregate", len(fit.moved), len(fit.moved))
+        n_answers = _label(client, store, dataset, classes, fit, folder)
+    table = make_worker_table(schema.names, fit.annotators, n_answers, classes)
+    pq.write_table(table, folder / WORKERS, compression="zstd")
+    return {
+        "method": method,
+        "tasks": sum(block.n_rows for block in blocks),
+        "answers": int(n_answers.sum()),
+        "workers": sizes[0],
+        "classes": list(classes),
+        "prior": fit.annotators.prior.tolist(),
+        "strength": fit.annotators.strength,
+        "passes": len(fit.moved),
+        "converged": fit.converged,
+    }
+
+
+def _evaluate_on(
+    client: Client, blocks: Sequence[BlockReference], sizes: tuple[int, int], spare: int
+) -> Evaluate:
+    """Statistics of all tasks as a map over groups of blocks, kept in the workers' memory where they fit."""
+    groups = group_blocks(blocks)
+    # votes add at most as many levels as there are answers
+    fits = sum(2 * block.nbytes for block in blocks) <= spare
+    load = partial(load_voted, n_workers=sizes[0], n_classes=sizes[1])
+    items = keep_loaded(client, load, groups) if fits else groups
+
+    def evaluate(log_prior: FloatArray, weights: FloatArray) -> EMStatistics:
+        if not items:
+            return EMStatistics.zero(len(weights), log_prior.size)
+        return run_blocks(
+            client, evaluate_group, items, EMStatistics.merge, sizes[0], log_prior, weights
+        )
+
+    return evaluate
+
+
+def _tell(max_passes: int, fit: CrowdFit) -> None:
+    report("aggregate", len(fit.moved), max_passes, f"{fit.moved[-1]:.2g} of the answers moved")
+
+
+def _label(
+    client: Client,
+    store: Store,
+    dataset: Reference,
+    classes: Sequence[str],
+    fit: CrowdFit,
+    folder: Path,
+) -> Any:
+    """Write the labels of every partition; answers of each worker."""
+    (folder / LABELS).mkdir()
+    parts = [str(store.locate(part) / SAMPLES) for part in read_partitions(store, dataset)]
+    items = [
+        (path, str(folder / LABELS / f"part-{place:05}.parquet"))
+        for place, path in enumerate(parts)
+    ]
+    annotators = fit.annotators
+    n_workers, n_classes = annotators.mass.shape[:2]
+    log_prior, weights = annotators.take_logs()
+    weights = np.concatenate([weights, weigh_votes(n_workers, n_classes, annotators.rule.votes)])
+    counted = map_items(
+        client,
+        label_partition,
+        items,
+        n_workers,
+        tuple(classes),
+        log_prior,
+        weights,
+        on_result=lambda done: report("label", done, len(items)),
+    )
+    return sum(counted, np.zeros(n_workers, np.int64))

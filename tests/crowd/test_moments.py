@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from crowd.label_logs import draw_log, read_real_log
+
+from pmflib.crowd import aggregate
+
+METHODS = ["robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"]
+
+
+def count_wrong(found, truth):
+    labels = np.array(found.labels["label"].to_pylist())
+    return int((labels != truth).sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "em", "n_wrong"), [("bluebird", False, 15), ("bluebird", True, 12)]
+)
+def test_multispa__published_anchor(name, em, n_wrong):
+    answers, truth = read_real_log(name)
+    assert count_wrong(aggregate(answers, "multispa", em=em), truth) == n_wrong
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_moments__recover_a_crowd(method):
+    rng = np.random.default_rng(4)
+    sizes = {"n_tasks": 3000, "n_workers": 20, "n_classes": 3, "n_answers": 8}
+    answers, truth = draw_log(rng, **sizes, accuracy=(0.3, 0.9))
+    votes = count_wrong(aggregate(answers, "majority"), truth)
+    assert count_wrong(aggregate(answers, method), truth) < 0.9 * votes
+    alone = aggregate(answers, method, em=False)
+    np.testing.assert_allclose(alone.confusion.sum(axis=1), 1)
+    assert alone.prior.sum() == pytest.approx(1)
+    right = answers["label"] == truth[answers["task"]]
+    actual = np.bincount(answers["worker"], right) / np.bincount(answers["worker"])
+    assert np.corrcoef(alone.accuracy, actual)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_moments__workers_that_never_meet(method):
+    # every task has one answer: nothing can be learnt, and nothing breaks
+    answers = {"task": [1, 2, 3, 4], "worker": [1, 2, 3, 3], "label": ["x", "y", "x", "y"]}
+    found = aggregate(answers, method, em=False)
+    assert np.isfinite(found.posterior).all()
+    np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
+
+
+def test_moments__same_seed_same_bits():
+    answers, _ = draw_log(
+        np.random.default_rng(6), n_tasks=200, n_workers=10, n_classes=2, n_answers=4
+    )
+    first, second = (aggregate(answers, "robust", rng=3) for _ in range(2))
+    np.testing.assert_array_equal(first.posterior, second.posterior)
+
+
+def test_moments__end_point_is_chosen_by_the_answers():
+    # a crowd whose first rotation ends elsewhere than where the answers are likely: all starts agree on the best
+    answers, truth = draw_log(
+        np.random.default_rng(12), n_tasks=800, n_workers=30, n_classes=4, n_answers=6
+    )
+    wrong = [
+        count_wrong(aggregate(answers, "designated", em=False, rng=s), truth) for s in range(3)
+    ]
+    assert max(wrong) - min(wrong) <= 0.01 * truth.size
+    assert max(wrong) < count_wrong(aggregate(answers, "majority"), truth)

@@ -1,0 +1,75 @@
+import warnings
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from pmflib.crowd import aggregate
+from pmflib.crowd.synthetic import LEAST_PRIOR, Flavour, draw_crowd, draw_published_crowd
+from pmflib.errors import PmfError
+
+# tasks, workers, classes, answers of a task, rare classes
+SHAPES = [
+    (500, 164, 2, 10, False),
+    (1000, 100, 2, 3, True),
+    (108, 39, 2, 39, False),
+    (300, 110, 5, 20, False),
+    (1000, 59, 8, 2.5, False),
+    (800, 60, 5, 1.6, False),
+    (1000, 80, 10, 4, True),
+]
+
+
+def find_wrong(found, truth):
+    """Share of wrong labels, ties counted in part."""
+    classes = np.array(found.answers.classes.to_pylist())
+    tasks = np.array(found.answers.tasks.to_pylist())
+    top = found.posterior >= found.posterior.max(axis=1, keepdims=True) - 1e-12
+    hit = (top & (classes == truth[tasks][:, None])).sum(axis=1)
+    return 1 - float((hit / top.sum(axis=1)).mean())
+
+
+@pytest.mark.parametrize("version", ["code", "text"])
+def test_draw_published_crowd__shares_are_those_asked_for(version):
+    crowd = draw_published_crowd(20_000, np.random.default_rng(0), version=version)
+    np.testing.assert_allclose(crowd.confusion.sum(axis=1), 1)
+    assert crowd.task.size == pytest.approx(0.3 * 25 * 20_000, rel=0.02)
+    found = np.zeros((25, 3, 3))
+    np.add.at(found, (crowd.worker, crowd.label, crowd.truth[crowd.task]), 1)
+    np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), crowd.confusion, atol=0.1)
+    expert = np.diagonal(crowd.confusion, axis1=1, axis2=2).min(axis=1).max()
+    assert expert > 0.6
+    assert crowd.prior.min() >= LEAST_PRIOR
+
+
+def test_draw_published_crowd__unknown_version():
+    with pytest.raises(PmfError, match="version is 'book'"):
+        draw_published_crowd(10, np.random.default_rng(0), version="book")
+
+
+@pytest.mark.parametrize("flavour", get_args(Flavour))
+def test_draw_crowd__no_worker_answers_a_task_twice(flavour):
+    rng = np.random.default_rng(1)
+    crowd = draw_crowd(300, 30, 4, 5, rng, flavour=flavour, rare=True)
+    assert np.unique(crowd.task * 30 + crowd.worker).size == crowd.task.size
+    assert np.unique(crowd.task).size == 300
+    assert crowd.prior.min() >= 0.02
+    np.testing.assert_allclose(crowd.confusion.sum(axis=1), 1)
+    assert 0 <= crowd.label.min() <= crowd.label.max() < 4
+
+
+def test_draw_crowd__all_answer():
+    crowd = draw_crowd(20, 6, 2, 6, np.random.default_rng(2))
+    np.testing.assert_array_equal(crowd.task, np.repeat(np.arange(20), 6))
+
+
+@pytest.mark.parametrize("flavour", get_args(Flavour))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_auto__is_no_point_worse_than_majority(shape, flavour):
+    *sizes, rare = shape
+    crowd = draw_crowd(*sizes, np.random.default_rng(7), flavour=flavour, rare=rare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = aggregate(crowd.answers)
+    votes = find_wrong(aggregate(crowd.answers, "majority"), crowd.truth)
+    assert find_wrong(found, crowd.truth) <= votes + 0.01

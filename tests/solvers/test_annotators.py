@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from scipy.special import digamma
+
+from pmflib.errors import PmfError, SchemaError
+from pmflib.solvers.annotators import STRENGTHS, Rule, update_annotators
+
+
+def expect_answers(confusion, n_items):
+    """Answers of annotators who see so many items of each class."""
+    return (confusion * n_items).reshape(-1, confusion.shape[-1])
+
+
+def test_update_annotators__no_strength_is_maximum_likelihood():
+    mass = np.array([[8.0, 1.0], [2.0, 3.0], [0.0, 0.0], [0.0, 0.0]])
+    found = update_annotators(mass, np.array([3.0, 1.0]), Rule(strength=0.0, variational=False))
+    np.testing.assert_allclose(found.confusion[0], [[0.8, 0.25], [0.2, 0.75]])
+    np.testing.assert_allclose(found.confusion[1], 0.5)
+    np.testing.assert_allclose(found.prior, [0.75, 0.25])
+    log_prior, weights = found.take_logs()
+    np.testing.assert_allclose(np.exp(log_prior), [0.75, 0.25])
+    np.testing.assert_allclose(np.exp(weights[:2]), [[0.8, 0.25], [0.2, 0.75]])
+
+
+def test_update_annotators__without_answers_has_the_pooled_matrix():
+    mass = np.array([[90.0, 10.0], [10.0, 90.0], [0.0, 0.0], [0.0, 0.0]])
+    found = update_annotators(mass, np.array([1.0, 1.0]), Rule(strength=3.0))
+    pooled = np.array([[90.6, 10.1], [10.1, 90.6]]) / 100.7
+    np.testing.assert_allclose(found.confusion[1], pooled)
+    np.testing.assert_allclose(found.mass[0], [[90, 10], [10, 90]] + 3 * pooled)
+
+
+def test_take_logs__variational_weights_are_means_of_logarithms():
+    mass = np.array([[9.0, 1.0], [1.0, 4.0]])
+    found = update_annotators(mass, np.array([1.0, 1.0]), Rule(strength=2.0))
+    concentrations = found.mass[0]
+    rng = np.random.default_rng(0)
+    drawn = np.log(rng.dirichlet(concentrations[:, 0], 200_000)).mean(axis=0)
+    np.testing.assert_allclose(found.take_logs()[1][:, 0], drawn, atol=0.02)
+    expected = digamma(concentrations) - digamma(concentrations.sum(axis=0))
+    np.testing.assert_allclose(found.take_logs()[1], expected)
+
+
+@pytest.mark.parametrize("spread", [3.0, 30.0])
+def test_update_annotators__strength_is_found_from_how_annotators_differ(spread):
+    rng = np.random.default_rng(1)
+    pooled = np.array([[0.8, 0.1, 0.2], [0.1, 0.7, 0.1], [0.1, 0.2, 0.7]])
+    drawn = np.stack([rng.dirichlet(spread * column, 400) for column in pooled.T], axis=-1)
+    answers = rng.multinomial(50, drawn.transpose(0, 2, 1)).transpose(0, 2, 1).astype(float)
+    found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule())
+    for _ in range(150):
+        found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule(), found.strength)
+    assert found.strength == pytest.approx(spread, rel=0.15)
+
+
+def test_update_annotators__equal_annotators_meet_the_limit():
+    same = np.broadcast_to([[0.8, 0.3], [0.2, 0.7]], (50, 2, 2))
+    strength = 4.0
+    for _ in range(200):
+        found = update_annotators(expect_answers(same, 100), np.ones(2), Rule(), strength)
+        strength = found.strength
+    assert 60 < strength <= STRENGTHS[1]
+
+
+def test_update_annotators__one_coin_is_right_alike_and_wrong_alike():
+    mass = np.array([[8.0, 1.0, 0.0], [2.0, 3.0, 1.0], [0.0, 0.0, 5.0]])
+    found = update_annotators(mass, np.ones(3), Rule(strength=0.0, one_coin=True))
+    right, wrong = 16 / 20, 4 / 20 / 2
+    expected = np.full((3, 3), wrong) + (right - wrong) * np.eye(3)
+    np.testing.assert_allclose(found.confusion[0], expected)
+
+
+def test_update_annotators__balanced_classes_have_equal_prior():
+    found = update_annotators(np.ones((2, 2)), np.array([9.0, 1.0]), Rule(balanced=True))
+    assert found.prior.tolist() == [0.5, 0.5]
+
+
+def test_update_annotators__one_class_is_certain():
+    found = update_annotators(np.array([[3.0], [0.0]]), np.array([3.0]), Rule())
+    assert found.prior.tolist() == [1.0]
+    np.testing.assert_allclose(found.confusion, 1.0)
+    assert np.isfinite(np.concatenate([part.ravel() for part in found.take_logs()])).all()
+
+
+def test_update_annotators__refuses_what_does_not_fit():
+    with pytest.raises(SchemaError, match=r"level_mass has shape \(3, 2\)"):
+        update_annotators(np.ones((3, 2)), np.ones(2), Rule())
+    with pytest.raises(PmfError, match="strength is -1"):
+        Rule(strength=-1.0)
+    with pytest.raises(PmfError, match="votes is nan"):
+        Rule(votes=float("nan"))

@@ -1,0 +1,107 @@
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from crowd.label_logs import draw_log
+from pipelines import make_schema, summary_of
+
+from pmflib.crowd import aggregate as aggregate_table
+from pmflib.errors import PmfError, SchemaError
+from pmflib.store.artefacts import Store
+from tasks.crowd import aggregate, census
+from tasks.ingest import ingest
+
+SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
+EM = {"max_passes": 500, "tol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def log():
+    rng = np.random.default_rng(1)
+    sizes = {"n_tasks": 400, "n_workers": 15, "n_classes": 3, "n_answers": 4}
+    return draw_log(rng, **sizes)
+
+
+def write_log(path, answers, rows):
+    lines = ["task,worker,label"]
+    columns = zip(*(answers[name][rows] for name in ("task", "worker", "label")), strict=True)
+    lines += [f"t{task:03},w{worker:02},c{label}" for task, worker, label in columns]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def run(config, workers, method="auto", classes=None):
+    census.fn(config, classes, workers)
+    dataset = ingest.fn(config, workers)
+    return aggregate.fn(config, dataset, method, workers)
+
+
+def read_labels(config, reference):
+    folder = Store(config.resolve("store")).locate(reference)
+    return pq.read_table(folder / "labels").sort_by("task"), pq.read_table(
+        folder / "workers.parquet"
+    )
+
+
+@pytest.fixture
+def crowd(pipeline, tmp_path, log):
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    write_log(tmp_path / "data" / "a.csv", log[0], slice(None))
+    return config
+
+
+@pytest.mark.parametrize("method", ["auto", "dawid_skene"])
+def test_aggregate__equals_the_table_in_memory(crowd, log, workers, method):
+    reference = run(crowd, workers, method)
+    labels, people = read_labels(crowd, reference)
+    expected = aggregate_table(log[0], method, max_passes=500, tol=1e-5)
+    found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(3)], axis=1)
+    np.testing.assert_allclose(found, expected.posterior, atol=1e-8)
+    assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
+    assert labels["n_answers"].to_pylist() == [4] * 400
+    np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
+    assert people["n_answers"].to_pylist() == np.bincount(log[0]["worker"]).tolist()
+    np.testing.assert_allclose(people["probability.c0|c2"], expected.confusion[:, 0, 2], atol=1e-8)
+    summary = summary_of(crowd, reference)
+    assert (summary["tasks"], summary["answers"], summary["workers"]) == (400, 1600, 15)
+
+
+def test_aggregate__new_answers_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
+    answers, _ = log
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    write_log(tmp_path / "data" / "a.csv", answers, slice(0, 1200))
+    run(config, workers)
+    write_log(tmp_path / "data" / "b.csv", answers, slice(1200, None))
+    read = []
+    module = census.fn.__globals__
+    monkeypatch.setitem(
+        module, "take_census", lambda s, c, real=module["take_census"]: read.append(s) or real(s, c)
+    )
+    grown = run(config, workers)
+    assert [source.name for source in read] == ["b.csv"]
+    labels, people = read_labels(config, grown)
+    expected = aggregate_table(answers, max_passes=500, tol=1e-5)
+    assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
+    np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
+    # once more: nothing is left to do
+    monkeypatch.setitem(aggregate.fn.__globals__, "run_passes", None)
+    assert run(config, workers) == grown
+
+
+def test_aggregate__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, workers):
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    lines = ["task,worker,label", "1,a,x", "1,a,y", "1,b,y", "2,a,z", ",a,x", "2,b", "3,b,"]
+    (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
+    reference = run(config, workers, classes=("x", "y"))
+    labels, _ = read_labels(config, reference)
+    # the last answer counts; a task whose only answer is unknown, or empty, is still known where a row of it fits
+    assert labels["task"].to_pylist() == ["1", "3"]
+    assert labels["label"].to_pylist()[0] == "y"
+    assert labels["n_answers"].to_pylist() == [2, 0]
+
+
+def test_aggregate__refuses_other_methods_and_schemas(crowd, workers):
+    with pytest.raises(PmfError, match="method is 'best'; give one of"):
+        aggregate.fn(crowd, None, "best", workers)
+    dataset = ingest.fn(crowd.model_copy(), workers)
+    make_schema(2, 3).save(crowd.resolve("schema.json"))
+    with pytest.raises(SchemaError, match="the workers have different labels"):
+        aggregate.fn(crowd, dataset, "auto", workers)
