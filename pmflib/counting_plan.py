@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeAlias
@@ -21,6 +19,7 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock
+from pmflib.kernels.fallback import vector_code_works
 
 Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
@@ -34,8 +33,6 @@ COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
 """What the first call on a machine costs, over that of the scatter, nanoseconds."""
 LOAD_NS = 1e8
 """The same where another process has left its compiled code."""
-PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
-"""Environment variable: any text in it keeps counting to plain numba."""
 
 _saved: dict[Method, float] = {}
 
@@ -159,7 +156,7 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
         return "scatter"
     if _saved[best] < COMPILE_NS[best] and not is_compiled(best):
         return "scatter"
-    return best if isinstance(block, SparseBlock) or vector_code_works(best) else "scatter"
+    return best if isinstance(block, SparseBlock) or is_usable(best) else "scatter"
 
 
 @cache
@@ -178,42 +175,21 @@ def is_compiled(method: Method) -> bool:
 
 
 @cache
-def vector_code_works(method: Method) -> bool:
-    """Whether the vector code of a method may be used, and compiles under the numba installed, and is right.
+def is_usable(method: Method) -> bool:
+    """Whether the vector code of a method may be used, and compiles under the numba installed, and is right."""
+    return vector_code_works("counting", lambda: _counts_right(method))
 
-    Warns
-    -----
-    RuntimeWarning
-        If it does not compile; counting goes on without it.
-    """
-    if os.environ.get(PLAIN_VARIABLE):
-        return False
+
+def _counts_right(method: Method) -> bool:
     codes, offsets = np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4])
-    try:
-        if method == "planes":
-            from pmflib.kernels.planes import add_planes
+    if method == "planes":
+        from pmflib.kernels.planes import add_planes
 
-            table = np.zeros((4, 4), np.int64)
-            add_planes(codes, offsets, table)
-            works = table.tolist() == [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-        else:
-            from pmflib.kernels.held import find_held
+        table = np.zeros((4, 4), np.int64)
+        add_planes(codes, offsets, table)
+        right = [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+        return bool((table == right).all())
+    from pmflib.kernels.held import find_held
 
-            works = [part.tolist() for part in find_held(codes, offsets)] == [
-                [0, 2, 3, 5],
-                [0, 3, 1, 0, 2],
-            ]
-    except Exception as error:
-        # numba and llvmlite promise no kind of exception for code that they no longer understand
-        reason = f"{type(error).__name__}: {error}"
-    else:
-        if works:
-            return True
-        reason = "wrong counts"
-    warnings.warn(
-        f"vector code fails under the numba installed ({reason}); counting goes on in plain numba, slower. "
-        f"Set {PLAIN_VARIABLE}=1 to silence this, or install the numba of the lock file",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return False
+    found = [part.tolist() for part in find_held(codes, offsets)]
+    return found == [[0, 2, 3, 5], [0, 3, 1, 0, 2]]

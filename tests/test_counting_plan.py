@@ -14,9 +14,10 @@ from pmflib.counting_plan import (
     CountingWork,
     choose_method,
     estimate_costs,
+    is_usable,
     measure_work,
-    vector_code_works,
 )
+from pmflib.kernels import fallback
 from pmflib.kernels.pairs import add_dense
 
 
@@ -25,8 +26,9 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing saved yet, and nothing compiled by others."""
     monkeypatch.setattr(counting_plan, "_saved", {})
     monkeypatch.setattr(counting_plan, "is_compiled", lambda method: False)
-    monkeypatch.delenv(counting_plan.PLAIN_VARIABLE, raising=False)
-    vector_code_works.cache_clear()
+    monkeypatch.delenv(fallback.PLAIN_VARIABLE, raising=False)
+    is_usable.cache_clear()
+    monkeypatch.setattr(fallback, "_told", set())
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def test_add_block__vector_code_that_fails(
     reason = {
         "missing": "ModuleNotFoundError",
         "failing": "RuntimeError: LLVM",
-        "wrong": "wrong counts",
+        "wrong": "wrong results",
     }
     with pytest.warns(RuntimeWarning, match=f"vector code fails .*{reason[broken]}.*plain numba"):
         add_block(block, offsets, table)

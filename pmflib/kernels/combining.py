@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 LISTED = 8
 """Entries made at once: 256 bits."""
@@ -76,7 +76,7 @@ def make_combine(size: int) -> Any:
 def make_plain_combine(size: int) -> Any:
     """Do as `make_combine` in plain loops."""
 
-    @compiled(size, nogil=True)
+    @compile_kernel(size, saved=False)
     def combine(codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
         for j in range(LISTED):
             entry = bases[list_at + j]

@@ -21,7 +21,7 @@ from pmflib.kernels.em_segments import (
 )
 from pmflib.kernels.lanes import ROWS, Lanes, make_lanes
 from pmflib.kernels.plain_lanes import make_plain_lanes
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 
 class RowKernels(NamedTuple):
@@ -73,7 +73,7 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
     multiply, add_lanes = lanes.multiply, lanes.add_lanes
     mend_row = make_mend_row(multiply, shape)
 
-    @compiled(*shape, **INNER, forceinline=True)
+    @compile_kernel(*shape, saved=False, **INNER, forceinline=True)
     def multiply_batch(  # type: ignore[no-untyped-def]
         entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales,
@@ -122,7 +122,7 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
     padded = panel * n_panels
     divide, spread = lanes.divide, lanes.spread
 
-    @compiled(*shape, stored=True, **OUTER)
+    @compile_kernel(*shape, **OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
@@ -157,7 +157,7 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
 def _make_score(multiply_batch: Any, shape: Shape) -> Any:
     padded = shape[0] * shape[1] * shape[2]
 
-    @compiled(*shape, stored=True, **OUTER)
+    @compile_kernel(*shape, **OUTER)
     def score(  # type: ignore[no-untyped-def]
         entries, starts, stops, table, prior, levels, log_prior, log_factors,
         products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,

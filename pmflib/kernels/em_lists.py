@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.kernels.combining import LISTED, count_read, make_combine, make_plain_combine
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 Keys: TypeAlias = npt.NDArray[np.int32]
 
@@ -26,7 +26,7 @@ def make_dense_combined(size: int, *, plain: bool = False) -> Any:
     """
     combine = (make_plain_combine if plain else make_combine)(size)
 
-    @compiled(size, int(plain), stored=True, nogil=True)
+    @compile_kernel(size, int(plain))
     def list_rows(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
         codes = source[0]
         bases, steps, n_variables, n_lists, complete = keys
@@ -62,7 +62,7 @@ def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
     return wide_bases, np.ascontiguousarray(by_place).ravel()
 
 
-@compiled(stored=True, nogil=True)
+@compile_kernel()
 def list_sparse_combined(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List combinations of neighbouring variables of sparse samples."""
     indptr, indices = source
@@ -79,7 +79,7 @@ def list_sparse_combined(source, first, keys, n_rows, entries, starts, stops):  
             stops[s] += n_lists
 
 
-@compiled(stored=True, nogil=True)
+@compile_kernel()
 def list_dense_held(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
     """List the levels that dense samples hold."""
     codes, offsets = source[0], keys[0]

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from numba import njit
 
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 Shape: TypeAlias = tuple[int, int, int, int]
 """Width of a vector, vectors per panel, panels in a table row, and whether LLVM vectors are done without."""
@@ -92,7 +92,7 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
     panel = shape[0] * shape[1]
     padded = panel * shape[2]
 
-    @compiled(*shape, **INNER)
+    @compile_kernel(*shape, saved=False, **INNER)
     def multiply_segments(table, entries, start, stop, segment, prior, products, at, sums):  # type: ignore[no-untyped-def]
         """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
         exponent, last = 0, start
@@ -113,7 +113,7 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
         total, lost = _drop_lost(products, at, bounded, padded)
         return total, lost, exponent
 
-    @compiled(*shape, **INNER)
+    @compile_kernel(*shape, saved=False, **INNER)
     def mend_row(  # type: ignore[no-untyped-def]
         entries, start, stop, table, prior, levels, log_prior, log_factors, products, at, sums
     ):

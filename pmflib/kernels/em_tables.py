@@ -1,10 +1,10 @@
 """Tables of scaled probabilities by entry, and masses by entry brought back to levels."""
 
 from pmflib.kernels.em_segments import OUTER
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 
-@compiled(stored=True, **OUTER)
+@compile_kernel(**OUTER)
 def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type: ignore[no-untyped-def]
     """Multiply scaled probabilities by entry.
 
@@ -29,7 +29,7 @@ def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type:
                 table[entry, f] = least
 
 
-@compiled(stored=True, **OUTER)
+@compile_kernel(**OUTER)
 def collect_masses(mass, levels, log_scales, level_mass):  # type: ignore[no-untyped-def]
     """Add masses by entry to level_mass (n_levels, rank); returns the sum of masses times log_scales."""
     rank = level_mass.shape[1]

@@ -10,7 +10,7 @@ WORD = STRIP_ROWS
 """Codes looked at together."""
 
 
-@compile_kernel
+@compile_kernel()
 def find_row(codes, start, first, n_variables):  # type: ignore[no-untyped-def]
     """Bits of the observed among the codes of a row from variable ``first`` on, at most 64."""
     mask = mask_least(codes, start + first, 0)
@@ -20,7 +20,7 @@ def find_row(codes, start, first, n_variables):  # type: ignore[no-untyped-def]
     return mask
 
 
-@compile_kernel
+@compile_kernel()
 def count_held(codes, stride, n_variables, indptr, first_row, stop_row):  # type: ignore[no-untyped-def]
     """Set ``indptr[row + 1]`` to ``indptr[row]`` and the number of observed codes of the row.
 
@@ -34,7 +34,7 @@ def count_held(codes, stride, n_variables, indptr, first_row, stop_row):  # type
         indptr[row + 1] = total
 
 
-@compile_kernel
+@compile_kernel()
 def write_held(codes, stride, offsets, indptr, indices, first_row, stop_row):  # type: ignore[no-untyped-def]
     """Write the level indices of rows that `count_held` measured. indices: int32 (indptr[-1],)."""
     n_variables = offsets.size - 1

@@ -16,7 +16,7 @@ SINGULAR = 1e-14
 STATIONARY = 1e-13
 
 
-@compile_kernel
+@compile_kernel()
 def extend_cholesky(
     gram: FloatArray, passive: IntArray, start: int, size: int, lower: FloatArray
 ) -> float:
@@ -47,7 +47,7 @@ def extend_cholesky(
     return pivot
 
 
-@compile_kernel
+@compile_kernel()
 def solve_passive(
     lower: FloatArray, passive: IntArray, size: int, cross: FloatArray, target: FloatArray
 ) -> None:
@@ -64,7 +64,7 @@ def solve_passive(
         target[a] = value / lower[a, a]
 
 
-@compile_kernel
+@compile_kernel()
 def find_entering(
     gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray, size: int, shut: IntArray
 ) -> int:
@@ -85,7 +85,7 @@ def find_entering(
     return best
 
 
-@compile_kernel
+@compile_kernel()
 def step_to_target(
     x: FloatArray, passive: IntArray, size: int, target: FloatArray
 ) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def step_to_target(
     return kept, (kept if stale < 0 else stale)
 
 
-@compile_kernel
+@compile_kernel()
 def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution: FloatArray) -> int:
     """Minimise 1/2 x'Gx - x'c over x >= 0 for every row c of ``cross``.
 

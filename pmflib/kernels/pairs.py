@@ -5,7 +5,7 @@ import numpy as np
 from pmflib.kernels.saved_code import compile_kernel
 
 
-@compile_kernel
+@compile_kernel()
 def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
     """Add the pairs of a dense block.
 
@@ -27,7 +27,7 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
                 counts[held[j]] += 1
 
 
-@compile_kernel
+@compile_kernel()
 def add_sparse(indptr, indices, table):  # type: ignore[no-untyped-def]
     """Add the pairs of a sparse block.
 

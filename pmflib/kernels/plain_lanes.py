@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 
 from pmflib.kernels.lanes import LEAST, ROWS, Lanes
-from pmflib.kernels.stored import compiled
+from pmflib.kernels.saved_code import compile_kernel
 
 
 @lru_cache
@@ -12,7 +12,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
     """As `pmflib.kernels.lanes.make_lanes`, without LLVM vectors."""
     panel = width * n_vectors
 
-    @compiled(width, n_vectors, nogil=True)
+    @compile_kernel(width, n_vectors, saved=False)
     def multiply(  # type: ignore[no-untyped-def]
         table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at
     ):  # fmt: skip
@@ -37,7 +37,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             n = n // 2 + n % 2
         sums[sums_at : sums_at + width] = parts[0]
 
-    @compiled(width, n_vectors, nogil=True)
+    @compile_kernel(width, n_vectors, saved=False)
     def add_lanes(sums, sums_at, totals, totals_at, bound):  # type: ignore[no-untyped-def]
         n_doubtful = 0
         for row in range(ROWS):
@@ -51,7 +51,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             n_doubtful += not lanes[0] > bound
         return n_doubtful
 
-    @compiled(width, n_vectors, nogil=True)
+    @compile_kernel(width, n_vectors, saved=False)
     def divide(scales, totals, n, fractions, exponents):  # type: ignore[no-untyped-def]
         for s in range(n):
             k, total = s % ROWS, totals[s] if scales[s] > 0 else 1.0
@@ -61,7 +61,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
             fractions[k] = 2 * fraction
             exponents[k] += exponent - 1
 
-    @compiled(width, n_vectors, nogil=True)
+    @compile_kernel(width, n_vectors, saved=False)
     def spread(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
         for s in range(n_lists):
             for f in range(column, column + panel):

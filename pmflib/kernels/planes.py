@@ -31,7 +31,7 @@ GROUP_ROWS = LANES * STRIP_ROWS
 """Rows packed at once: a plane gains 64 bytes, a line of cache."""
 
 
-@compile_kernel
+@compile_kernel()
 def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
     """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -41,7 +41,7 @@ def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-unty
         )
 
 
-@compile_kernel
+@compile_kernel()
 def pack_variable(strips, position, n_strips, planes, first, last, word):  # type: ignore[no-untyped-def]
     """Write the planes [first, last] of one variable, ``n_strips`` words from ``word`` on."""
     size = STRIP_ROWS * STRIP_VARIABLES
@@ -52,7 +52,7 @@ def pack_variable(strips, position, n_strips, planes, first, last, word):  # typ
         planes[last, word + k] = mask_least(strips, position + k * size, 0)
 
 
-@compile_kernel
+@compile_kernel()
 def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[no-untyped-def]
     """Turn row-major codes into bit planes.
 
@@ -72,7 +72,7 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
                 pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, place)
 
 
-@compile_kernel
+@compile_kernel()
 def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped-def]
     """Count the ones of each plane, and add the products with planes of ones only, which need no multiplication.
 
@@ -92,7 +92,7 @@ def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped
                     sums[full, plane] += ones[plane]
 
 
-@compile_kernel
+@compile_kernel()
 def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-untyped-def]
     """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
 
@@ -115,7 +115,7 @@ def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-unt
                         sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
 
 
-@compile_kernel
+@compile_kernel()
 def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owners, singles, sums):  # type: ignore[no-untyped-def]
     """Count rows of codes, as many at a time as the planes hold: in one call, because a call costs as a hundred rows.
 

@@ -12,7 +12,7 @@ from pmflib.kernels.saved_code import compile_kernel
 _ROW_START, _FIELD_START, _BARE, _QUOTED, _CLOSED = range(5)
 
 
-@compile_kernel
+@compile_kernel()
 def scan_records(
     data: npt.NDArray[np.uint8],
     delimiter: int,

@@ -6,7 +6,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.kernels.saved_code import compile_kernel
 
 
-@compile_kernel
+@compile_kernel()
 def first_above(edges: FloatArray, begin: int, end: int, value: float) -> int:
     """Position in [begin, end] of the first edge above a value; the edges do not decrease."""
     while begin < end:
@@ -18,7 +18,7 @@ def first_above(edges: FloatArray, begin: int, end: int, value: float) -> int:
     return begin
 
 
-@compile_kernel
+@compile_kernel()
 def draw_rows(
     uniforms: FloatArray,
     prior_edges: FloatArray,
@@ -52,7 +52,7 @@ def draw_rows(
             codes[row, j] = level - begin if level < end else -1
 
 
-@compile_kernel
+@compile_kernel()
 def draw_answers(
     uniforms: FloatArray,
     states: IntArray,
@@ -89,7 +89,7 @@ def draw_answers(
             codes[entry] = level - offsets[j]
 
 
-@compile_kernel
+@compile_kernel()
 def choose_by_weight(
     rng: np.random.Generator, weights: FloatArray, row_starts: IntArray, chosen: IntArray
 ) -> None:

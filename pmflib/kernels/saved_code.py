@@ -1,18 +1,19 @@
 """Compiled kernels kept on disk, so that only the first process on a machine compiles them.
 
-Numba has a cache of its own, which serves here for the folder and for what identifies code: signature, processor and
-bytecode. Its files do not: its index of files is read, changed and written without a lock, so that of two processes
-that compile at once one may later load the code of the other signature; and it looks at the source file of a
-kernel alone, not at those of the kernels and vector code that are compiled into it. Here a file is named by all that
-its code depends on, holds its own digest, and is put in place whole; what cannot be read is compiled again.
+Numba has a cache of its own, which does not serve here: its index of files is read, changed and written without a lock,
+so that of two processes that compile at once one may later load the code of the other signature; it looks at the source
+file of a kernel alone, not at those of the kernels and vector code that are compiled into it; and it does not find
+what a factory made again, for its key holds the cells of closures, which differ from process to process. Here a file is
+named by all that its code depends on: function, shape, signature, processor, Python, numba, and the sources of all
+kernels. It holds its own digest, and is put in place whole; what cannot be read is compiled again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import pickle
+import sys
 import uuid
 from collections.abc import Callable
 from functools import cache
@@ -21,111 +22,132 @@ from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 
-try:
-    from numba.core.caching import FunctionCache
-    from numba.core.serialize import dumps
-except (
-    ImportError
-):  # parts that numba does not promise to keep: without them, each process compiles
-    FunctionCache = object
+FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
+"""Environment variable: folder for compiled code, instead of those of `find_folder`."""
 
-DIGEST_BYTES = 32
+_OWN_FOLDER = Path(__file__).parent / "__pycache__"
+_DIGEST_BYTES = 32
 
 
-def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel on its first call, as ``njit(nogil=True)``, or load what another process compiled.
+def compile_kernel(*shape: int, saved: bool = True, **options: Any) -> Callable[[Any], Any]:
+    """Compile a kernel on its first call, or load what another process compiled.
 
     Parameters
     ----------
-    function
-        Defined in this package; may call other kernels and intrinsics of this package, and nothing else of its own.
+    shape
+        Arguments of the factory that makes the kernel, if one does. They become a part of its name: two kernels of one
+        name in one process, one of them from disk, could be taken for each other.
+    saved
+        Whether to keep the code: of kernels that are called from Python. It may call other kernels and intrinsics of
+        this package, and nothing else.
+    options
+        Of numba's ``njit``; ``nogil`` is set.
 
     Returns
     -------
-    The kernel. Its code goes to ``__pycache__`` next to the source, or to the user's cache folder where the package
-    cannot be written; where neither can, each process compiles.
+    A decorator. Where there is no folder to write to, each process compiles.
     """
-    kernel = numba.njit(nogil=True)(function)
-    # RuntimeError: there is no folder to write to. The others: a numba that works otherwise
-    with contextlib.suppress(RuntimeError, AttributeError, TypeError):
-        kernel._cache = _KernelCache(function)
-    return kernel
+
+    def decorate(function: Any) -> Any:
+        function.__qualname__ = "_".join([function.__qualname__, *map(str, shape)])
+        kernel = numba.njit(**{"nogil": True, **options})(function)
+        if saved:
+            name = function.__qualname__.replace("<locals>.", "")
+            kernel._cache = _CodeFiles(f"{function.__module__}.{name}")
+        return kernel
+
+    return decorate
 
 
 def has_saved_code(kernel: Any) -> bool:
     """Whether code of a kernel is on disk: for some signature, and this processor or another."""
-    files = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-    return isinstance(files, _CodeFiles) and files.any()
-
-
-class _KernelCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a function, on files of our own."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self._cache_file = _CodeFiles(Path(self._cache_path), self._impl.filename_base)
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        # a folder that is full or may not be written costs the next process time, and this one nothing
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
+    files, folder = kernel._cache, find_folder()
+    return folder is not None and any(folder.glob(f"{files.base}.*"))
 
 
 class _CodeFiles:
-    """Files of compiled code of one function.
+    """What numba asks for compiled code and hands it to: one file for each signature.
 
     Parameters
     ----------
-    folder
-        Made when first written to.
-    base
-        Begins the name of each file; differs between functions and versions of Python.
+    name
+        Module and name of the kernel.
     """
 
-    def __init__(self, folder: Path, base: str) -> None:
-        self._folder = folder
-        self._base = f"{base}.{digest_sources()[:12]}"
+    cache_path = None
 
-    def _locate(self, key: Any) -> Path:
-        return self._folder / f"{self._base}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
+    def __init__(self, name: str) -> None:
+        self.base = f"{name.removeprefix(f'{__package__}.')}.{digest_sources()[:12]}"
 
-    def any(self) -> bool:
-        """Whether there is any file of the present sources."""
-        return any(self._folder.glob(f"{self._base}.*"))
-
-    def load(self, key: Any) -> Any:
-        """Read what `save` wrote; None where there is nothing, or nothing whole."""
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Code for a signature, or None."""
         try:
-            content = self._locate(key).read_bytes()
-        except OSError:
+            context.refresh()
+            path = self._locate(signature, context.codegen())
+            if path is None:
+                return None
+            content = path.read_bytes()
+            digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+            if hashlib.sha256(body).digest() != digest:
+                return None
+            return _code_class()._rebuild(context, *pickle.loads(body))
+        except Exception:
+            # nothing there, or not readable, or a numba that is of another opinion on its own format: compile
             return None
-        body = content[DIGEST_BYTES:]
-        if hashlib.sha256(body).digest() != content[:DIGEST_BYTES]:
-            return None
-        found, data = pickle.loads(body)
-        return data if found == key else None
 
-    def save(self, key: Any, data: Any) -> None:
-        """Write code, replacing what is there."""
-        body = dumps((key, data))
-        path = self._locate(key)
-        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    def save_overload(self, signature: Any, code: Any) -> None:
+        """Keep code, if that is possible."""
+        if code.library.has_dynamic_globals or code.lifted:
+            return
         try:
-            fresh.write_bytes(hashlib.sha256(body).digest() + body)
-            os.replace(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
+            path = self._locate(signature, code.library.codegen)
+            if path is not None:
+                body = pickle.dumps(code._reduce(), protocol=5)
+                _put_in_place(path, hashlib.sha256(body).digest() + body)
+                _drop_stale(path)
+        except Exception:
+            # a full disk, or a numba that works otherwise, costs the next process time, and this one nothing
+            return
 
     def flush(self) -> None:
-        """Remove all files of the present sources."""
-        for path in self._folder.glob(f"{self._base}.*"):
-            path.unlink(missing_ok=True)
+        """Nothing is held in memory."""
+
+    def _locate(self, signature: Any, codegen: Any) -> Path | None:
+        folder = find_folder()
+        key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
+        return None if folder is None else folder / f"{self.base}.{key[:16]}"
+
+
+def _code_class() -> Any:
+    # a part that numba does not promise to keep
+    from numba.core.compiler import CompileResult
+
+    return CompileResult
+
+
+def _put_in_place(path: Path, content: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        fresh.write_bytes(content)
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _drop_stale(path: Path) -> None:
+    """Remove code of sources that are gone: in the package's own folder there is one state of them."""
+    if path.parent == _OWN_FOLDER:
+        current, name = path.name.rsplit(".", 1)[0], path.name.rsplit(".", 2)[0]
+        for old in path.parent.glob(f"{name}.*"):
+            if not old.name.startswith(current):
+                old.unlink(missing_ok=True)
 
 
 @cache
 def digest_sources() -> str:
-    """Digest of the sources of all kernels, and of the compiler and its settings."""
+    """Digest of the sources of all kernels, of the compiler and its settings, and of Python."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -133,5 +155,21 @@ def digest_sources() -> str:
         getattr(numba.config, name, None)
         for name in ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE")
     ]
-    digest.update(repr((numba.__version__, llvmlite.__version__, settings)).encode())
+    versions = (sys.version, numba.__version__, llvmlite.__version__, np.__version__)
+    digest.update(repr((versions, settings)).encode())
     return digest.hexdigest()
+
+
+@cache
+def find_folder() -> Path | None:
+    """Find the first folder that can be written to: the one asked for, the package's, or the user's; else None."""
+    asked = os.environ.get(FOLDER_VARIABLE)
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    for place in [Path(asked) / "pmflib"] if asked else [_OWN_FOLDER, user / "pmflib"]:
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            continue
+        if os.access(place, os.W_OK):
+            return place
+    return None

@@ -16,7 +16,7 @@ FOREIGN = 4
 """A text with a byte above 0x7f."""
 
 
-@compile_kernel
+@compile_kernel()
 def hash_texts(
     data: npt.NDArray[np.uint8],
     ends: npt.NDArray[np.int32],

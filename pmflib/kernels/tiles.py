@@ -23,7 +23,7 @@ SHORT_ROW = 8
 """Mean number of level indices in a row below which sorting pays."""
 
 
-@compile_kernel
+@compile_kernel()
 def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
     """Sort rows by length.
 
@@ -50,7 +50,7 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
         places[part] += 1
 
 
-@compile_kernel
+@compile_kernel()
 def fill_ordered(indices, limits, starts, tile):  # type: ignore[no-untyped-def]
     """Add the pairs of rows that `order_rows` sorted to a tile of the whole table, uint16 (n_levels, n_levels)."""
     flat = tile.reshape(tile.size)
@@ -75,7 +75,7 @@ def fill_ordered(indices, limits, starts, tile):  # type: ignore[no-untyped-def]
                         flat[line + np.uint64(indices[j])] += np.uint16(1)
 
 
-@compile_kernel
+@compile_kernel()
 def cut_rows(indptr, indices, edges, cuts):  # type: ignore[no-untyped-def]
     """Find where each group of levels begins in each row.
 
@@ -93,7 +93,7 @@ def cut_rows(indptr, indices, edges, cuts):  # type: ignore[no-untyped-def]
         cuts[row, last + 1] = stop
 
 
-@compile_kernel
+@compile_kernel()
 def fill_tile(indices, cuts, left, right, edges, tile):  # type: ignore[no-untyped-def]
     """Add the pairs of two groups of levels to a tile; of a group with itself, each pair once.
 

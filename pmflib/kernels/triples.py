@@ -1,9 +1,9 @@
 """Triple counting: one pass over a block, into a cube of levels."""
 
-from numba import njit
+from pmflib.kernels.saved_code import compile_kernel
 
 
-@njit(nogil=True)
+@compile_kernel()
 def add_triples(indptr, indices, table):  # type: ignore[no-untyped-def]
     """Add the triples of a block.
 

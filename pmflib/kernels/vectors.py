@@ -6,7 +6,7 @@ instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; 
 speed, because it caps vectors at 256 bits and keeps counting results in memory.
 
 Array arguments are contiguous, positions count elements, and no bounds are checked. What breaks when numba or
-LLVM change is caught by `pmflib.counting_plan.vector_code_works`, and the plain scatter takes over.
+LLVM change is caught by `pmflib.kernels.fallback`, and the plain scatter takes over.
 """
 
 from typing import Any
