@@ -409,7 +409,8 @@ def main() -> int:
     began = time.time()
     run_first_call(report)
     run_cases(report, repeats, options.short)
-    run_labels(report, 3 * repeats, options.short)
+    # quick, and next to its gate
+    run_labels(report, (9 if options.short else 3) * repeats, options.short)
     if options.plants:
         run_plants(report, options.plants, repeats, (50,) if options.short else (50, 400))
     else:
