@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test slow lint lock clean
+.PHONY: demo test slow gates lint lock clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
@@ -16,6 +16,10 @@ test: $(VENV)/.ready
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow
+
+gates: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/counting.py --short
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/em.py --short
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
