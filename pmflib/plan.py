@@ -127,7 +127,7 @@ def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> Memo
     return MemoryPlan(
         "EM",
         {
-            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 6
+            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 10
             * table,
             f"sufficient statistics, {FAN_IN} to merge by each thread": (n_threads + 1)
             * (FAN_IN + 2)
