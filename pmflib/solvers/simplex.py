@@ -7,6 +7,8 @@ from pmflib.errors import PmfError
 
 # Slopes and curvatures below this share of the data's scale are rounding.
 _ROUNDING = 1e-13
+# Pivots below this share of the largest: too near to singular for one solve to be trusted.
+_LEAST_PIVOT = 1e-5
 
 
 def project_simplex(v: FloatArray) -> FloatArray:
@@ -83,6 +85,9 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
         x[0] = 1.0
         return x
     gram, cross = gram / scale, cross / scale
+    inside = _solve_inside(gram, cross)
+    if inside is not None:
+        return inside
     start = int(np.argmin(0.5 * np.diagonal(gram) - cross))
     x[start] = 1.0
     passive = np.array([start])
@@ -99,6 +104,18 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
     return np.asarray(x / x.sum())
 
 
+def _solve_inside(gram: FloatArray, cross: FloatArray) -> FloatArray | None:
+    """Return the minimum on the simplex's plane if it is the only one, and inside: no steps are needed then."""
+    try:
+        pivots = np.linalg.cholesky(gram).diagonal()
+    except np.linalg.LinAlgError:
+        return None
+    if pivots.min() <= _LEAST_PIVOT * pivots.max():
+        return None
+    found = _solve_on_hull(gram, np.arange(cross.size), cross, 1.0)
+    return np.asarray(found / found.sum()) if found.min() > 0 else None
+
+
 def _enter(
     gram: FloatArray, x: FloatArray, passive: IntArray, entering: int, slope: float
 ) -> IntArray:
@@ -106,7 +123,7 @@ def _enter(
     direction = _solve_on_hull(gram, passive, -gram[passive, entering], -1.0)
     hull = np.append(passive, entering)
     direction = np.append(direction, 1.0)
-    curvature = float(direction @ gram[np.ix_(hull, hull)] @ direction)
+    curvature = float(direction @ gram[hull[:, None], hull] @ direction)
     # On a flat line only the border ends the step; the weights sum to 1, so there is one.
     flat = curvature <= _ROUNDING * float(direction @ direction)
     return _step(x, hull, direction, np.inf if flat else -slope / curvature)
@@ -144,7 +161,7 @@ def _solve_on_hull(
     # The border is set to the size of the Gram matrix for the sake of the condition number.
     weight = float(np.abs(gram[passive, passive]).max()) or 1.0
     bordered = np.full((size + 1, size + 1), weight)
-    bordered[:size, :size] = gram[np.ix_(passive, passive)]
+    bordered[:size, :size] = gram[passive[:, None], passive]
     bordered[size, size] = 0.0
     solved: FloatArray = np.linalg.solve(bordered, np.append(cross, weight * total))
     return solved[:size]

@@ -183,3 +183,16 @@ def test_solve_simplex_least_squares__scale_does_not_matter(exponent):
 def test_solve_simplex_least_squares__refuses(gram, cross, match):
     with pytest.raises(PmfError, match=match):
         solve_simplex_least_squares(gram, cross)
+
+
+def test_solve_simplex_least_squares__one_solve_or_many_steps(monkeypatch):
+    rng = np.random.default_rng(8)
+    cases = []
+    for rank in (2, 5, 10):
+        basis = rng.random((30, rank))
+        cases.append((basis.T @ basis, basis.T @ basis @ rng.dirichlet(np.full(rank, 5.0))))
+    at_once = [solve_simplex_least_squares(*case) for case in cases]
+    monkeypatch.setattr("pmflib.solvers.simplex._LEAST_PIVOT", 2.0)
+    for case, found in zip(cases, at_once, strict=True):
+        assert found.min() > 0
+        np.testing.assert_allclose(solve_simplex_least_squares(*case), found, rtol=1e-9)
