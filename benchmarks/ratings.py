@@ -8,10 +8,10 @@ lists. Users with at least 5 ratings of these movies; of the ratings 50 % to lea
 be scored on.
 
 Every joint PMF predicts the expected rating given what is known of the user. The paper's methods choose the rank by
-validation RMSE. `joint PMF` is the mean of ten fits of the ratings as they are: of all ranks, pseudo-counts and passes
-the mean of the three best by validation RMSE. `ours` is the same on ratings less the user's own (shrunk) mean, in levels
-of equal mass, and blended with `joint PMF` where validation likes it. Biased matrix factorisation: alternating least
-squares, rank, penalty and sweeps by validation RMSE, predictions clipped to the scale.
+validation RMSE. `joint PMF` is the mean of ten fits of the ratings as they are: of all ranks, pseudo-counts and
+passes the mean of the three best by validation RMSE. `ours` is the same on ratings less the user's own (shrunk) mean,
+in levels of equal mass, and blended with `joint PMF` where validation likes it. Biased matrix factorisation:
+alternating least squares, rank, penalty and sweeps by validation RMSE, predictions clipped to the scale.
 """
 
 from __future__ import annotations
