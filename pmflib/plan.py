@@ -120,7 +120,7 @@ def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> Memo
     return MemoryPlan(
         "EM",
         {
-            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 6
+            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 10
             * table,
             f"sufficient statistics, one per thread and {FAN_IN} to merge": (n_threads + FAN_IN + 2)
             * table,

@@ -168,28 +168,32 @@ def find_recipe(
     kinds, strengths, n_members = options.kinds, options.strengths, options.members
     if options.small:
         return _compare_converged(runs, make_starts, kinds, strengths)
-    compared: dict[tuple[str, float], EMState] = {}
+    scores: dict[tuple[str, float], float] = {}
+    ends: list[EMState] = []
 
     def run(kind: str, strength: float) -> float:
         state = runs.run(f"{kind}-{strength:g}", make_starts(kind, 1), strength)
-        compared[kind, strength] = state
-        return max(state.held_out)
+        score = max(state.held_out)
+        if not scores or score > max(scores.values()):
+            # the others are not kept: of large models there is no room for many
+            ends[:] = [state]
+        scores[kind, strength] = score
+        return score
 
-    strength, scores = _climb(strengths, lambda strength: run(kinds[0], strength))
-    best = max(
-        kinds, key=lambda kind: scores[strength] if kind == kinds[0] else run(kind, strength)
-    )
-    notes = _tell_strength(strength, scores)
+    strength, of_strengths = _climb(strengths, lambda each: run(kinds[0], each))
+    for kind in kinds[1:]:
+        run(kind, strength)
+    best = max(kinds, key=lambda kind: scores[kind, strength])
+    (state,) = ends
+    notes = _tell_strength(strength, of_strengths)
     if len(kinds) > 1:
-        told = ", ".join(f"{kind}: {max(compared[kind, strength].held_out):.5f}" for kind in kinds)
+        told = ", ".join(f"{kind}: {scores[kind, strength]:.5f}" for kind in kinds)
         notes += (f"start {best}: best held-out log-likelihood per sample ({told})",)
-    state = compared[best, strength]
     if n_members > 1:
-        alone = max(state.held_out)
         state = runs.run("members", make_starts(best, n_members), strength)
         notes += (
             f"average of {n_members} fits: held-out log-likelihood per sample {max(state.held_out):.5f}, "
-            f"of a single fit {alone:.5f}",
+            f"of a single fit {scores[best, strength]:.5f}",
         )
     fallen = max(state.held_out) - state.held_out[-1] > _LEVEL * abs(max(state.held_out))
     passes = state.best_pass if fallen or not state.converged else None
