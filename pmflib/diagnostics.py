@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,18 @@ class Diagnosis:
     def coverage(self) -> float:
         """Share of the pairs that some sample holds; 1 without pairs."""
         return self.n_observed / self.n_pairs if self.n_pairs else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """What fits in a line of a log: plain JSON types, without the arrays."""
+        return {
+            "coverage": self.coverage,
+            "least_support": self.least_support,
+            "median_support": self.median_support,
+            "effective_rank": self.effective_rank,
+            "parameters": self.n_parameters,
+            "moments": self.n_moments,
+            "warnings": list(self.warnings),
+        }
 
     def __str__(self) -> str:
         known = "unknown" if self.effective_rank is None else f"{self.effective_rank}"

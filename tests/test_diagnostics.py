@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -117,6 +119,15 @@ def test_diagnose__any_counts(case, rank):
         if j < k and ((codes[:, j] >= 0) & (codes[:, k] >= 0)).any()
     )
     assert count_moments(marginals) == expected
+
+
+def test_to_json__is_plain():
+    counts, model = draw(300, observed=0.5)
+    found = pmf.diagnose(counts, model)
+    told = json.loads(json.dumps(found.to_json()))
+    assert told["effective_rank"] == found.effective_rank
+    assert told["coverage"] == 1.0
+    assert told["warnings"] == list(found.warnings)
 
 
 def test_diagnose__refuses_another_schema():
