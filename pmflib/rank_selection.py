@@ -26,7 +26,7 @@ N_ROUNDS = 4
 STRENGTHS = (1.0, 0.1, 10.0)
 """Pseudo-counts per level and state that are compared; the search begins with the first."""
 
-MAX_LEVELS = 1000
+MAX_LEVELS = 600
 """Larger tables are judged on the variables with most answers."""
 
 
