@@ -120,12 +120,10 @@ def _guess(training: IntArray, held_out: IntArray, offsets: IntArray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RankJob:
-    """What `fit_rank` does: values that travel well to another process.
+    """What `fit_rank` does on a fold.
 
     Parameters
     ----------
-    fold
-        What to fit, and what to judge the fit on.
     rank
         Latent states, at least 1.
     strength
@@ -137,22 +135,27 @@ class RankJob:
         Of the random starts.
     """
 
-    fold: RankFold
     rank: int
     strength: float
     near: tuple[Parameters, ...]
     seed: int
 
 
-def fit_rank(job: RankJob) -> RankFit:
+def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     """Fit the training folds at a rank from several starts, and score the fit of the least loss.
+
+    Parameters
+    ----------
+    work
+        What to fit and to judge the fit on, and how: one argument, for maps on Dask.
 
     Returns
     -------
     The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or shaken
     marginals where that cannot have the rank.
     """
-    fold, rank = job.fold, job.rank
+    fold, job = work
+    rank = job.rank
     starts = [_move(fold, each, rank) for each in job.near]
     if not any(each[0].size == rank for each in job.near):
         starts.append(_begin(fold, rank, job.seed))

@@ -134,9 +134,9 @@ def test_deal_rounds__each_fold_is_held_out_once_and_never_fitted_then():
 
 def test_fit_rank__more_starts_never_raise_the_loss():
     fold = deal_rounds(draw_counts(4, n_rows=5000), 4)[0]
-    alone = fit_rank(RankJob(fold, 4, 1.0, (), 0))
-    above = fit_rank(RankJob(fold, 5, 1.0, (), 0))
-    again = fit_rank(RankJob(fold, 4, 1.0, (alone.parameters, above.parameters), 0))
+    alone = fit_rank((fold, RankJob(4, 1.0, (), 0)))
+    above = fit_rank((fold, RankJob(5, 1.0, (), 0)))
+    again = fit_rank((fold, RankJob(4, 1.0, (alone.parameters, above.parameters), 0)))
     assert again.loss <= alone.loss
     np.testing.assert_allclose(again.scores, score_pairs(fold.held_out, again.parameters))
 
