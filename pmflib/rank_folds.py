@@ -24,6 +24,7 @@ _TRIED = 6
 _ITERATIONS = 60
 # Of symmetric NMF, which need not settle to be a good start.
 _REFINED = 3
+_TURN_TOL = 1e-4
 _TOL = 5e-5
 # Share of the shaken marginals mixed into every start: states that came out equal part again.
 _OPENING = 0.02
@@ -197,7 +198,7 @@ def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
     root = root_of(filled, rank)
     for _ in range(_REFINED):
         root = root_of(np.where(known, filled, root @ root.T), rank)
-    turned, _ = turn_nonnegative(root)
+    turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
     factors = normalise_blocks(turned, offsets, fold.singles[:, None])
     prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
     mixed = zip((prior / prior.sum(), factors), shaken, strict=True)
