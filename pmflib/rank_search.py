@@ -21,6 +21,8 @@ _STEP = 1.1
 # Rounds of fitting again what is close, that is within so many standard errors.
 _ROUNDS = 4
 _CLOSE = 8.0
+# Longest step of the search, in places of the ladder: doubles the rank where these are coarse.
+_STRIDE = 8
 
 
 @dataclass(frozen=True)
@@ -251,12 +253,16 @@ class RankSearch:
         places = [self.ladder.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.ladder.index(self.best), self.ladder.index(self.choose())
         if best == places[-1] and best + 1 < len(self.ladder) and self._still_rises():
-            return self.ladder[min(best + max(1, best - self._begun), len(self.ladder) - 1)]
+            return self.ladder[
+                min(best + min(max(1, best - self._begun), _STRIDE), len(self.ladder) - 1)
+            ]
         for low in (best, chosen - 1):
             above = [place for place in places if place > low]
             below = [place for place in places if place <= low]
             if low >= 0 and not below:
-                return self.ladder[max(0, places[0] - max(1, self._begun - places[0]))]
+                return self.ladder[
+                    max(0, places[0] - min(max(1, self._begun - places[0]), _STRIDE))
+                ]
             if above and below and above[0] - below[-1] > 1:
                 return self.ladder[(above[0] + below[-1]) // 2]
         return None
