@@ -5,8 +5,10 @@
 
 The first prints, for 20 and 50 rows of true rank 10 and by the number of columns, the mean and
 standard deviation of the published estimate (group lasso on the fourth-order moment, strength 10), in how
-many trials it is exact, and the same for conic generators of the covariance. The second prints the
-regularisation path of the swimmer's distinct pixels, and its conic generators.
+many trials it is exact, and the same for conic generators of the covariance. The second prints what the
+published moment of the swimmer is, the regularisation path of its distinct pixels under random weights, and
+its conic generators; with --interior also the published path as a general interior-point solver (cvxpy)
+finds it, on the uncentred moment.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads
@@ -69,8 +71,7 @@ def run_synthetic(trials: int) -> None:
 
 def run_swimmer(folder: Path) -> None:
     """Print the regularisation path of the swimmer, and its conic generators."""
-    with gzip.open(folder / "swimmer_clean.txt.gz", "rt") as lines:
-        pixels = np.array([[int(pixel) for pixel in line.strip()] for line in lines], float).T
+    pixels = read_pixels(folder)
     print(f"{pixels.shape[1]} images of {np.unique(pixels.sum(axis=0))} pixels each")
     published = ColumnMoments.of_columns(pixels).to_cumulant_moment()
     print(f"largest entry of the published moment: {np.abs(published).max():.2g}")
@@ -88,14 +89,47 @@ def run_swimmer(folder: Path) -> None:
         print(f"conic generators, {name}: {order.rank}, costs rise {order.rise:.3g} times")
 
 
+def run_interior(folder: Path) -> None:
+    """Print the path of the uncentred moment by a general solver, rows in use being those above 1e-6.
+
+    All images have equally many pixels, so that this moment is -2 c^2 m m' with m the mean image: any
+    split of the weight over the brightest pixels, those that are always on, is optimal.
+    """
+    import cvxpy
+
+    pixels = read_pixels(folder)
+    always = pixels.min(axis=1) > 0
+    limbs = np.unique(pixels[~always & pixels.any(axis=1)], axis=0)
+    mean = np.concatenate([np.ones(int(always.sum())), limbs.mean(axis=1)])
+    moment = -2 * pixels.sum(axis=0)[0] ** 2 * np.outer(mean, mean)
+    unit = np.abs(moment).max()
+    print(f"uncentred: {always.sum()} pixels always on, {len(limbs)} distinct others")
+    for power in range(-5, 10, 2):
+        found = cvxpy.Variable(moment.shape)
+        loss = cvxpy.sum_squares(moment / unit - moment / unit @ found) / 2
+        penalty = 10.0**power / unit**2 * cvxpy.sum(cvxpy.norm(found, 2, axis=1))
+        cvxpy.Problem(cvxpy.Minimize(loss + penalty)).solve(solver=cvxpy.CLARABEL)
+        norms = np.linalg.norm(found.value, axis=1)
+        print(f"  1e{power:+03d} {(norms > 1e-6).sum():3d} rows in use")
+
+
+def read_pixels(folder: Path) -> np.ndarray:
+    """Images as columns, (pixels, images)."""
+    with gzip.open(folder / "swimmer_clean.txt.gz", "rt") as lines:
+        return np.array([[int(pixel) for pixel in line.strip()] for line in lines], float).T
+
+
 def main() -> None:
-    """Run one of the two."""
+    """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--swimmer", type=Path, help="folder of swimmer_clean.txt.gz")
+    parser.add_argument("--interior", action="store_true", help="with --swimmer; takes cvxpy")
     options = parser.parse_args()
     if options.swimmer:
         run_swimmer(options.swimmer)
+        if options.interior:
+            run_interior(options.swimmer)
     else:
         run_synthetic(options.trials)
 

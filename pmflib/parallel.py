@@ -352,5 +352,15 @@ def keep_loaded(client: Client, load: Callable[[T], R], items: Sequence[T]) -> l
     return client.map(load, list(items), pure=False, retries=RETRIES)  # type: ignore[no-any-return]
 
 
+def send_items(client: Client, values: Sequence[T]) -> list[Any]:
+    """Send values to workers once, for several maps: futures, or the values themselves without a client.
+
+    What a lost worker held is lost with it, and the maps that need it fail: for what a stage can make again.
+    """
+    if client is None:
+        return list(values)
+    return client.scatter(list(values), hash=False)  # type: ignore[no-any-return]
+
+
 def _give_back(value: T) -> T:
     return value

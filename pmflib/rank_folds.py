@@ -24,6 +24,7 @@ _TRIED = 6
 _ITERATIONS = 60
 # Of symmetric NMF, which need not settle to be a good start.
 _REFINED = 3
+_TURN_TOL = 1e-4
 _TOL = 5e-5
 # Share of the shaken marginals mixed into every start: states that came out equal part again.
 _OPENING = 0.02
@@ -120,12 +121,10 @@ def _guess(training: IntArray, held_out: IntArray, offsets: IntArray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RankJob:
-    """What `fit_rank` does: values that travel well to another process.
+    """What `fit_rank` does on a fold.
 
     Parameters
     ----------
-    fold
-        What to fit, and what to judge the fit on.
     rank
         Latent states, at least 1.
     strength
@@ -137,22 +136,27 @@ class RankJob:
         Of the random starts.
     """
 
-    fold: RankFold
     rank: int
     strength: float
     near: tuple[Parameters, ...]
     seed: int
 
 
-def fit_rank(job: RankJob) -> RankFit:
+def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     """Fit the training folds at a rank from several starts, and score the fit of the least loss.
+
+    Parameters
+    ----------
+    work
+        What to fit and to judge the fit on, and how: one argument, for maps on Dask.
 
     Returns
     -------
     The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or shaken
     marginals where that cannot have the rank.
     """
-    fold, rank = job.fold, job.rank
+    fold, job = work
+    rank = job.rank
     starts = [_move(fold, each, rank) for each in job.near]
     if not any(each[0].size == rank for each in job.near):
         starts.append(_begin(fold, rank, job.seed))
@@ -194,7 +198,7 @@ def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
     root = root_of(filled, rank)
     for _ in range(_REFINED):
         root = root_of(np.where(known, filled, root @ root.T), rank)
-    turned, _ = turn_nonnegative(root)
+    turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
     factors = normalise_blocks(turned, offsets, fold.singles[:, None])
     prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
     mixed = zip((prior / prior.sum(), factors), shaken, strict=True)

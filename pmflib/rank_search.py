@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.rank_folds import RankFit, RankFold, RankJob, fit_rank
+from pmflib.solvers.pairwise import Parameters
 
 # Ranks are told apart one by one up to here, then in steps of a tenth.
 _FINE = 30
@@ -18,9 +21,8 @@ _STEP = 1.1
 # Rounds of fitting again what is close, that is within so many standard errors.
 _ROUNDS = 4
 _CLOSE = 8.0
-
-MapJobs = Callable[[Callable[[RankJob], RankFit], Sequence[RankJob]], list[RankFit]]
-"""Does jobs and gives their results in the same order."""
+# Longest step of the search, in places of the ladder: doubles the rank where these are coarse.
+_STRIDE = 8
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class RankSearch:
         Mean pseudo-count per level and state.
     seed
         Of the random starts.
-    map_jobs
-        Does the fits of a step.
+    client
+        Dask client that does the fits of a step, or None to do them in this thread.
     """
 
     def __init__(
@@ -106,14 +108,18 @@ class RankSearch:
         ladder: Sequence[int],
         strength: float,
         seed: int,
-        map_jobs: MapJobs,
+        client: Any = None,
     ) -> None:
+        # loads the configuration's library, which a fit of counts has no use for
+        from pmflib.parallel import send_items
+
         self.folds = folds
         self.ladder = list(ladder)
         self.strength = strength
         self.fits: dict[int, list[RankFit]] = {}
         self._seed = seed
-        self._map_jobs = map_jobs
+        self._client = client
+        self._sent = send_items(client, folds)
         self._n_pairs = np.concatenate([fold.n_pairs for fold in folds])
         self._unsettled: dict[int, float] = {}
         self._begun = 0
@@ -130,18 +136,12 @@ class RankSearch:
             place = bisect.bisect_left(fitted, rank)
             own = int(rank in self.fits)
             near = fitted[max(0, place - 1) : place + 1 + own]
-            jobs = [
-                RankJob(
-                    fold,
-                    rank,
-                    self.strength,
-                    tuple(self.fits[each][at].parameters for each in near),
-                    self._seed,
-                )
-                for at, fold in enumerate(self.folds)
+            starts = [
+                tuple(self.fits[each][at].parameters for each in near)
+                for at in range(len(self.folds))
             ]
             before = self._sums(rank).sum() if own else math.nan
-            self.fits[rank] = self._map_jobs(fit_rank, jobs)
+            self.fits[rank] = self._do(rank, self.strength, starts)
             gain = (self._sums(rank).sum() - before) / self._n_pairs.sum() if own else 0.0
             self._unsettled[rank] = max(0.0, float(gain))
 
@@ -192,11 +192,8 @@ class RankSearch:
         """
         chosen, ahead, points = self.strength, 0.0, []
         for strength in strengths:
-            jobs = [
-                RankJob(fold, rank, strength, (fit.parameters,), self._seed)
-                for fold, fit in zip(self.folds, self.fits[rank], strict=True)
-            ]
-            sums = np.concatenate([fit.scores for fit in self._map_jobs(fit_rank, jobs)])
+            starts = [(fit.parameters,) for fit in self.fits[rank]]
+            sums = np.concatenate([fit.scores for fit in self._do(rank, strength, starts)])
             points.append(self._make_score(rank, strength, sums, 0.0))
             gain, error = compare_paired(sums, self._sums(rank), self._n_pairs)
             if gain > max(error, ahead):
@@ -211,15 +208,30 @@ class RankSearch:
 
     def restart(self, strength: float) -> RankSearch:
         """Search anew under another strength, from the fits around the choice."""
-        search = RankSearch(self.folds, self.ladder, strength, self._seed, self._map_jobs)
+        search = copy(self)
+        search.strength = strength
         fitted = sorted(self.fits)
         begin, end = fitted.index(self.choose()), fitted.index(self.best)
         kept = fitted[max(0, begin - 1) : end + 2]
         search.fits = {rank: self.fits[rank] for rank in kept}
+        search._unsettled = {}
         search.fit(kept)
+        # what the other strength changed does not tell how settled a fit is
         search._unsettled = dict.fromkeys(kept, 0.0)
         search._begun = self.ladder.index(self.best)
         return search
+
+    def _do(
+        self, rank: int, strength: float, starts: Sequence[tuple[Parameters, ...]]
+    ) -> list[RankFit]:
+        """Fit a rank in all rounds."""
+        from pmflib.parallel import map_items
+
+        work = [
+            (fold, RankJob(rank, strength, near, self._seed))
+            for fold, near in zip(self._sent, starts, strict=True)
+        ]
+        return map_items(self._client, fit_rank, work)
 
     def _make_score(
         self, rank: int, strength: float, sums: FloatArray, unsettled: float
@@ -241,12 +253,16 @@ class RankSearch:
         places = [self.ladder.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.ladder.index(self.best), self.ladder.index(self.choose())
         if best == places[-1] and best + 1 < len(self.ladder) and self._still_rises():
-            return self.ladder[min(best + max(1, best - self._begun), len(self.ladder) - 1)]
+            return self.ladder[
+                min(best + min(max(1, best - self._begun), _STRIDE), len(self.ladder) - 1)
+            ]
         for low in (best, chosen - 1):
             above = [place for place in places if place > low]
             below = [place for place in places if place <= low]
             if low >= 0 and not below:
-                return self.ladder[max(0, places[0] - max(1, self._begun - places[0]))]
+                return self.ladder[
+                    max(0, places[0] - min(max(1, self._begun - places[0]), _STRIDE))
+                ]
             if above and below and above[0] - below[-1] > 1:
                 return self.ladder[(above[0] + below[-1]) // 2]
         return None

@@ -8,16 +8,17 @@ whose spread is far below that of the scores, and of ranks that cannot be told a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counts import PairCounts
 from pmflib.errors import PmfError, RankError
-from pmflib.rank_folds import RankFit, RankJob, deal_rounds
-from pmflib.rank_search import MapJobs, RankScore, RankSearch, make_ladder
+from pmflib.rank_folds import deal_rounds
+from pmflib.rank_search import RankScore, RankSearch, make_ladder
 from pmflib.schema import Schema
 
 N_ROUNDS = 4
@@ -26,7 +27,7 @@ N_ROUNDS = 4
 STRENGTHS = (1.0, 0.1, 10.0)
 """Pseudo-counts per level and state that are compared; the search begins with the first."""
 
-MAX_LEVELS = 1000
+MAX_LEVELS = 600
 """Larger tables are judged on the variables with most answers."""
 
 
@@ -60,11 +61,6 @@ class RankChoice:
     notes: tuple[str, ...] = ()
 
 
-def do_in_turn(function: Callable[[RankJob], RankFit], jobs: Sequence[RankJob]) -> list[RankFit]:
-    """Do the jobs one after another in this thread."""
-    return [function(job) for job in jobs]
-
-
 def select_rank(
     counts: PairCounts,
     *,
@@ -72,7 +68,7 @@ def select_rank(
     strengths: Sequence[float] = STRENGTHS,
     max_rank: int | None = None,
     rng: np.random.Generator | int = 0,
-    map_jobs: MapJobs = do_in_turn,
+    client: Any = None,
 ) -> RankChoice:
     """Choose the number of latent states, and the pseudo-counts, by the pairs of held-out folds.
 
@@ -90,8 +86,9 @@ def select_rank(
         Limit of the search; None is what pairs can tell apart, n_levels - n_variables + 1.
     rng
         Generator, or a seed for one; the same seed gives the same choice.
-    map_jobs
-        Does the fits of a step, which do not depend on each other: one after another, or on Dask.
+    client
+        Dask client for the fits of a step, which do not depend on each other; None does them one after
+        another in this thread, to the same bits.
 
     Returns
     -------
@@ -145,7 +142,7 @@ def select_rank(
     schema = counts.schema
     limit = max_rank or max(1, schema.n_levels - schema.n_variables + 1)
     ladder = make_ladder(limit) if ranks is None else sorted(set(ranks))
-    search = RankSearch(folds, ladder, float(strengths[0]), seed, map_jobs)
+    search = RankSearch(folds, ladder, float(strengths[0]), seed, client)
     if ranks is None:
         search.begin(sorted(fold.guess for fold in folds)[len(folds) // 2])
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
 from pmflib.counts import PairCounts
 from pmflib.evaluation import split_folds
-from pmflib.parallel import map_items
 from pmflib.rank_rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
 from pmflib.rank_selection import (
     MAX_LEVELS,
@@ -159,7 +157,7 @@ def _write(
     )
     training, notes = _load_folds(path, config.store.folds, tuple(folds.train))
     with open_workers(config, address) as (client, _):
-        pairs = select_rank(training, rng=config.seed, map_jobs=partial(map_items, client))
+        pairs = select_rank(training, rng=config.seed, client=client)
     report("select", 0, 1, f"by pairs: {pairs.rank}")
     total = PairCounts.load_total(path, without=set(range(config.store.folds)) - set(folds.train))
     held_out = _take_rows(store, dataset, folds.validation, total.schema, TRAINING_ROWS // 4)

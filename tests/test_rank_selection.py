@@ -33,6 +33,19 @@ def test_select_rank__finds_the_planted_rank(rank):
     assert f"rank {choice.best} has the best held-out score" in choice.reason
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_variables", "n_levels"), [(15, 10), (30, 5)])
+def test_select_rank__planted_ranks_of_the_published_models(n_variables, n_levels):
+    misses = []
+    for rank in range(2, 21):
+        counts = draw_counts(
+            rank, n_rows=100_000, n_variables=n_variables, n_levels=n_levels, seed=1
+        )
+        misses.append(abs(select_rank(counts).rank - rank))
+    assert max(misses) <= 1
+    assert misses.count(0) >= 17
+
+
 def test_select_rank__same_seed_same_choice_and_curve_in_the_order_of_ranks():
     counts = draw_counts(3, n_rows=3000)
     choice, again = select_rank(counts, rng=5), select_rank(counts, rng=5)
@@ -134,9 +147,9 @@ def test_deal_rounds__each_fold_is_held_out_once_and_never_fitted_then():
 
 def test_fit_rank__more_starts_never_raise_the_loss():
     fold = deal_rounds(draw_counts(4, n_rows=5000), 4)[0]
-    alone = fit_rank(RankJob(fold, 4, 1.0, (), 0))
-    above = fit_rank(RankJob(fold, 5, 1.0, (), 0))
-    again = fit_rank(RankJob(fold, 4, 1.0, (alone.parameters, above.parameters), 0))
+    alone = fit_rank((fold, RankJob(4, 1.0, (), 0)))
+    above = fit_rank((fold, RankJob(5, 1.0, (), 0)))
+    again = fit_rank((fold, RankJob(4, 1.0, (alone.parameters, above.parameters), 0)))
     assert again.loss <= alone.loss
     np.testing.assert_allclose(again.scores, score_pairs(fold.held_out, again.parameters))
 

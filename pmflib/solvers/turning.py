@@ -82,7 +82,8 @@ def turn_nonnegative(
             break
         new = _rotate(root.T @ (turned - _OVERSTEP * below))
         faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
-        ahead = _rotate(new + (pace - 1) / faster * (new - here))
+        # not quite orthogonal, which the next step mends: another decomposition gains nothing
+        ahead = new + (pace - 1) / faster * (new - here)
         here, pace = new, faster
     return best, tuple(residuals)
 
