@@ -42,6 +42,15 @@ def test_draw_published_crowd__shares_are_those_asked_for(version):
     assert crowd.prior.min() >= LEAST_PRIOR
 
 
+def test_measure__does_not_mind_the_order_of_classes():
+    crowd = draw_published_crowd(50, np.random.default_rng(0), version="text")
+    order = [2, 0, 1]
+    assert crowd.measure(crowd.prior[order], crowd.confusion[:, :, order]) == 0
+    worse = crowd.confusion.copy()
+    worse[0, 0, 0] += 0.1
+    assert crowd.measure(crowd.prior, worse) == pytest.approx(0.01 / (25 * 3 + 1))
+
+
 def test_draw_published_crowd__unknown_version():
     with pytest.raises(PmfError, match="version is 'book'"):
         draw_published_crowd(10, np.random.default_rng(0), version="book")
