@@ -10,12 +10,16 @@ from pmflib.errors import PmfError
 
 # tasks, workers, classes, answers of a task, rare classes
 SHAPES = [
+    (108, 39, 2, 39, False),
+    (400, 60, 5, 1.6, False),
+    (400, 50, 3, 3, True),
+]
+SLOW_SHAPES = [
     (500, 164, 2, 10, False),
     (1000, 100, 2, 3, True),
-    (108, 39, 2, 39, False),
     (300, 110, 5, 20, False),
     (1000, 59, 8, 2.5, False),
-    (800, 60, 5, 1.6, False),
+    (1500, 760, 4, 5, False),
     (1000, 80, 10, 4, True),
 ]
 
@@ -73,7 +77,9 @@ def test_draw_crowd__all_answer():
 
 
 @pytest.mark.parametrize("flavour", get_args(Flavour))
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in SLOW_SHAPES)]
+)
 def test_auto__is_no_point_worse_than_majority(shape, flavour):
     *sizes, rare = shape
     crowd = draw_crowd(*sizes, np.random.default_rng(7), flavour=flavour, rare=rare)
