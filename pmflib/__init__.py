@@ -9,6 +9,7 @@
 [[0.1, 0.9]]
 """
 
+from pmflib import crowd
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting import FitResult, fit, fit_em
@@ -26,6 +27,7 @@ __all__ = [
     "Schema",
     "Variable",
     "count_pairs",
+    "crowd",
     "fit",
     "fit_em",
 ]
