@@ -9,6 +9,7 @@
 [[0.1, 0.9]]
 """
 
+from pmflib import crowd
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
@@ -32,6 +33,7 @@ __all__ = [
     "Variable",
     "count_pairs",
     "count_triples",
+    "crowd",
     "diagnose",
     "fit",
     "fit_em",

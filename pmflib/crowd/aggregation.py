@@ -72,7 +72,7 @@ def aggregate(
         the same with equally probable classes and ten passes, as published. "majority": shares of the votes. The
         others start from co-occurrences of the workers' answers: see `fit_moments`.
     em
-        Whether a method of co-occurrences is followed by ten passes of "dawid_skene", as published.
+        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten.
     order, rng
         For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
     classes, on_repeated, on_unknown
@@ -92,7 +92,7 @@ def aggregate(
     Warns
     -----
     ConvergenceWarning
-        If the passes did not settle. Not for "mv_em", whose passes are a choice.
+        If the passes did not settle, and tol is above 0. Not for "mv_em", whose passes are a choice.
 
     References
     ----------
@@ -115,28 +115,28 @@ def aggregate(
     if method == "majority":
         return _take_majority(answers)
     if method in moment_methods:
-        return _start_from_moments(
-            answers, cast(MomentMethod, method), em, order, np.random.default_rng(rng)
+        start = _start_from_moments(
+            answers, cast(MomentMethod, method), order, np.random.default_rng(rng)
         )
-    rule = RULES[method]
-    max_passes, tol = limit_passes(method, max_passes, tol)
-    fit, posterior = fit_annotators(answers, rule, max_passes=max_passes, tol=tol)
-    if not fit.converged and method != "mv_em":
+        if not em:
+            posterior = _score(answers, _cut(answers), start)
+            return Aggregation(answers, posterior, start.prior, start.confusion, method)
+        fit, posterior = fit_annotators(
+            answers, start.rule, start=start, max_passes=max_passes, tol=tol
+        )
+    else:
+        max_passes, tol = limit_passes(method, max_passes, tol)
+        fit, posterior = fit_annotators(answers, RULES[method], max_passes=max_passes, tol=tol)
+    if not fit.converged and tol > 0:
         warnings.warn(
             f"the passes moved {fit.moved[-1]:.2g} of the answers at last, above tol = {tol}, after max_passes = "
             f"{max_passes}; raise one of the two",
             ConvergenceWarning,
             stacklevel=2,
         )
-    annotators = fit.annotators
+    found = fit.annotators
     return Aggregation(
-        answers,
-        posterior,
-        annotators.prior,
-        annotators.confusion,
-        method,
-        len(fit.moved),
-        fit.converged,
+        answers, posterior, found.prior, found.confusion, method, len(fit.moved), fit.converged
     )
 
 
@@ -187,12 +187,11 @@ def _score(answers: Answers, blocks: Sequence[SparseBlock], annotators: Annotato
 
 
 def _start_from_moments(
-    answers: Answers, method: MomentMethod, em: bool, order: Order, rng: np.random.Generator
-) -> Aggregation:
-    """Annotators from co-occurrences, and the passes that may follow."""
-    blocks = _cut(answers)
-    evaluate = _evaluate_on(blocks, answers.n_workers)
-    annotators = fit_moments(
+    answers: Answers, method: MomentMethod, order: Order, rng: np.random.Generator
+) -> Annotators:
+    """Annotators from co-occurrences; end points are judged by how likely they make the answers."""
+    evaluate = _evaluate_on(_cut(answers), answers.n_workers)
+    return fit_moments(
         answers.block,
         answers.n_workers,
         answers.n_classes,
@@ -201,16 +200,6 @@ def _start_from_moments(
         rng=rng,
         order=order,
     )
-    n_passes = PUBLISHED_PASSES if em else 0
-    if em:
-        fit, posterior = fit_annotators(
-            answers, annotators.rule, start=annotators, max_passes=n_passes, tol=0.0
-        )
-        annotators = fit.annotators
-    else:
-        posterior = _score(answers, blocks, annotators)
-    prior, confusion = annotators.prior, annotators.confusion
-    return Aggregation(answers, posterior, prior, confusion, method, n_passes)
 
 
 def _evaluate_on(blocks: Sequence[SparseBlock], n_workers: int) -> Evaluate:

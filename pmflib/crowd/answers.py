@@ -132,7 +132,12 @@ def _pick_columns(table: pa.Table) -> pa.Table:
         raise SchemaError(
             f"columns {absent} are absent; the table has {table.column_names}: name them {list(COLUMNS)}"
         )
-    return table.select(list(COLUMNS))
+    columns = table.select(list(COLUMNS))
+    for place, field in enumerate(columns.schema):
+        if field.type == pa.string_view():
+            # Arrow can neither sort nor take them yet
+            columns = columns.set_column(place, field.name, columns[place].cast(pa.string()))
+    return columns
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import SparseBlock
 from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.solvers.composite import fit_composite
@@ -74,6 +74,31 @@ def fit_moments(
     """
     pairs = count_worker_pairs(block, n_annotators, n_classes)
     n_answers = np.bincount(block.indices // n_classes, minlength=n_annotators)
+    return fit_pairs(pairs, n_answers, method, judge=judge, rng=rng, order=order, decay=decay)
+
+
+def fit_pairs(
+    pairs: WorkerPairs,
+    n_answers: IntArray,
+    method: MomentMethod,
+    *,
+    judge: Judge,
+    rng: np.random.Generator,
+    order: Order = "joint",
+    decay: float | None = None,
+) -> Annotators:
+    """Do what `fit_moments` does after the pairs are counted.
+
+    Parameters
+    ----------
+    pairs
+        Pairwise marginals.
+    n_answers
+        int64 of shape (n_annotators,).
+    method, judge, rng, order, decay
+        As for `fit_moments`.
+    """
+    n_classes = pairs.n_classes
     if method == "multispa":
         return _hold(np.ones(n_classes), fit_multispa(pairs))
     if method == "cnmf":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError
@@ -45,6 +46,26 @@ class Crowd:
     def answers(self) -> dict[str, IntArray]:
         """The log as a table."""
         return {"task": self.task, "worker": self.worker, "label": self.label}
+
+    def measure(self, prior: FloatArray, confusion: FloatArray) -> float:
+        """Mean squared error of an estimate, under the order of classes that suits it best.
+
+        Parameters
+        ----------
+        prior, confusion
+            As those of the crowd: (n_classes,), and (n_workers, n_classes, n_classes).
+
+        References
+        ----------
+        Ibrahim, Fu (2021), ICML, equation (19).
+        """
+        n_classes = prior.size
+        actual, found = self.confusion.reshape(-1, n_classes), confusion.reshape(-1, n_classes)
+        costs = ((actual[:, :, None] - found[:, None, :]) ** 2).sum(axis=0)
+        columns = linear_sum_assignment(costs)[1]
+        error = ((self.prior - prior[columns]) ** 2).sum()
+        error += ((actual - found[:, columns]) ** 2).sum()
+        return float(error / (len(actual) + 1))
 
 
 def draw_published_crowd(

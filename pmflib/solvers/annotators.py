@@ -18,6 +18,9 @@ FIRST_STRENGTH = 4.0
 """Strength to begin with, and the mode of its own prior, a Gamma distribution of shape 2."""
 STRENGTHS = (0.5, 100.0)
 """Limits of a strength that is learnt, in answers."""
+CAUTION = 0.5
+"""Power of a learnt strength that is used. Items of one class are not alike: what annotators get wrong together makes
+them look more alike than they are, and too much shrinkage loses whom to trust."""
 STEPS = 4
 """Steps of the strength in one update: each costs as much as the rest of it."""
 HALF = 0.5
@@ -35,8 +38,8 @@ class Rule:
     Parameters
     ----------
     strength
-        Pseudo-answers, shared out as all annotators answer, for each annotator and class; None learns their number,
-        0 is maximum likelihood.
+        Pseudo-answers, shared out as all annotators answer, for each annotator and class; None learns their number
+        from how much annotators differ, 0 is maximum likelihood.
     variational
         Whether an annotator's answers weigh by the mean of the logarithm of a probability, and not by the logarithm of
         its mean: what is known of few answers counts for less.
@@ -72,7 +75,8 @@ class Annotators:
     mass
         float64 of shape (n_annotators, n_classes, n_classes), of the answers (second axis) by true class (third).
     strength
-        Pseudo-answers in each column of ``mass``.
+        How alike annotators are, in answers: given, or as learnt. Of a strength that is learnt, each column of ``mass``
+        has its power ``CAUTION`` as pseudo-answers.
     rule
         How they were estimated.
     """
@@ -156,9 +160,11 @@ def update_annotators(
     if not strength:
         return Annotators(states, answers, strength, rule)
     pooled = _pool(answers, rule.one_coin)
+    used = strength
     if rule.strength is None:
         strength = _learn_strength(answers, pooled, strength)
-    return Annotators(states, answers + strength * pooled, strength, rule)
+        used = strength**CAUTION
+    return Annotators(states, answers + used * pooled, strength, rule)
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:

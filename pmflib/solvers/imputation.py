@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
@@ -12,6 +14,10 @@ XI = 1e-6
 """Added to squared residuals before they are inverted."""
 RIDGE = 1e-6
 """Added to the normal equations of a factor."""
+STARTS = 5
+"""Random starts of a factorisation: after a few sweeps the best of them goes on."""
+TRIAL = 15
+"""Sweeps of every start."""
 RADIUS = 1.0
 """Largest Frobenius norm of a factor."""
 
@@ -167,7 +173,7 @@ def factor_pairs(
     pairs
         Pairwise marginals.
     rng
-        Draws the start.
+        Draws the starts.
     reweighted
         Whether a pair counts by the inverse of its residual, so that a few bad ones do little harm; False is least
         squares.
@@ -184,33 +190,47 @@ def factor_pairs(
     Ibrahim, Fu (2021), ICML, equation (12) and Algorithm 3 of its supplement.
     """
     check_limits(max_iter, tol)
-    n_classes = pairs.n_classes
     neighbours = pairs.list_neighbours()
-    factors = rng.standard_normal((pairs.n_annotators, n_classes, n_classes))
-    factors *= np.minimum(1.0, RADIUS / np.linalg.norm(factors, axis=(1, 2)))[:, None, None]
-    for m, (others, _) in enumerate(neighbours):
-        if not others.size:
-            factors[m] = 0.0
-    ridge = RIDGE * np.eye(n_classes)
-    history: list[float] = []
+    alone = np.array([not others.size for others, _ in neighbours])
+    best: tuple[FloatArray, list[float]] | None = None
+    for _ in range(STARTS):
+        factors = rng.standard_normal((pairs.n_annotators, pairs.n_classes, pairs.n_classes))
+        factors *= np.minimum(1.0, RADIUS / np.linalg.norm(factors, axis=(1, 2)))[:, None, None]
+        factors[alone] = 0.0
+        history: list[float] = []
+        while len(history) < min(TRIAL, max_iter):
+            _sweep(factors, neighbours, reweighted)
+            history.append(_mean_residual(pairs, factors))
+        if best is None or (history and history[-1] < best[1][-1]):
+            best = factors, history
+    assert best is not None
+    factors, history = best
     while len(history) < max_iter:
-        for m, (others, blocks) in enumerate(neighbours):
-            if not others.size:
-                continue
-            near = factors[others]
-            weights = np.ones(others.size)
-            if reweighted:
-                residuals = blocks - factors[m] @ near.transpose(0, 2, 1)
-                weights = 1.0 / np.sqrt((residuals**2).sum(axis=(1, 2)) + XI)
-            weighted = near * weights[:, None, None]
-            gram = np.einsum("jab,jac->bc", weighted, near) + ridge
-            pull = np.einsum("jab,jbc->ac", blocks, weighted)
-            factors[m] = np.linalg.solve(gram, pull.T).T
-            factors[m] *= min(1.0, RADIUS / max(float(np.linalg.norm(factors[m])), 1e-300))
-        history.append(_mean_residual(pairs, factors))
         if len(history) > 1 and abs(history[-2] - history[-1]) <= tol * history[-2]:
             break
-    return factors.reshape(-1, n_classes), tuple(history)
+        _sweep(factors, neighbours, reweighted)
+        history.append(_mean_residual(pairs, factors))
+    return factors.reshape(-1, pairs.n_classes), tuple(history)
+
+
+def _sweep(
+    factors: FloatArray, neighbours: Sequence[tuple[IntArray, FloatArray]], reweighted: bool
+) -> None:
+    """Fit the factor of every annotator in turn to those of the others, in place."""
+    ridge = RIDGE * np.eye(factors.shape[1])
+    for m, (others, blocks) in enumerate(neighbours):
+        if not others.size:
+            continue
+        near = factors[others]
+        weights = np.ones(others.size)
+        if reweighted:
+            residuals = blocks - factors[m] @ near.transpose(0, 2, 1)
+            weights = 1.0 / np.sqrt((residuals**2).sum(axis=(1, 2)) + XI)
+        weighted = near * weights[:, None, None]
+        gram = np.einsum("jab,jac->bc", weighted, near) + ridge
+        pull = np.einsum("jab,jbc->ac", blocks, weighted)
+        factors[m] = np.linalg.solve(gram, pull.T).T
+        factors[m] *= min(1.0, RADIUS / max(float(np.linalg.norm(factors[m])), 1e-300))
 
 
 def _mean_residual(pairs: WorkerPairs, factors: FloatArray) -> float:

@@ -63,8 +63,7 @@ def test_aggregate__dawid_skene_is_the_textbook_loop():
     rng = np.random.default_rng(3)
     answers, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_answers=4)
     shares = aggregate(answers, "majority").posterior
-    with pytest.warns(ConvergenceWarning, match="max_passes = 7"):
-        found = aggregate(answers, "dawid_skene", max_passes=7, tol=0)
+    found = aggregate(answers, "dawid_skene", max_passes=7, tol=0)
     # the posterior comes one update after the last pass
     np.testing.assert_allclose(found.posterior, em_in_a_loop(answers, shares, 8), atol=1e-9)
 
@@ -104,6 +103,14 @@ def test_aggregate__sure_workers_outvote_the_many_without_hanging_on_votes():
     answers = {"task": task, "worker": worker, "label": label.ravel()}
     assert count_wrong(aggregate(answers, "majority"), truth) > 40
     assert count_wrong(aggregate(answers), truth) == 0
+
+
+def test_aggregate__passes_that_do_not_settle_are_told():
+    rng = np.random.default_rng(3)
+    answers, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_answers=4)
+    with pytest.warns(ConvergenceWarning, match="after max_passes = 1; raise one of the two"):
+        found = aggregate(answers, max_passes=1)
+    assert (found.n_passes, found.converged) == (1, False)
 
 
 def test_aggregate__unanswered_task_has_the_prior():

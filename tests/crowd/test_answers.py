@@ -74,6 +74,21 @@ def test_read_answers__arrow_dictionary_and_nan_are_read():
     assert answers.quarantine["reason"].to_pylist() == ["no_worker"]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_read_answers__texts_and_booleans_are_read(kind):
+    table = pa.table(
+        {
+            "task": pa.array(["b", "a"], kind),
+            "worker": pa.array([b"u", b"v"]),
+            "label": pa.array([True, False]),
+        }
+    )
+    answers = read_answers(table)
+    assert answers.tasks.to_pylist() == ["a", "b"]
+    assert answers.classes.to_pylist() == [False, True]
+    assert answers.block.indices.tolist() == [2, 1]
+
+
 def test_read_answers__refuses_what_is_no_table_of_answers():
     with pytest.raises(SchemaError, match=r"columns \['label'\] are absent"):
         read_answers({"task": [1], "worker": [1]})

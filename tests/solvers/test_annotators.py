@@ -3,7 +3,7 @@ import pytest
 from scipy.special import digamma
 
 from pmflib.errors import PmfError, SchemaError
-from pmflib.solvers.annotators import STRENGTHS, Rule, update_annotators
+from pmflib.solvers.annotators import CAUTION, STRENGTHS, Rule, update_annotators
 
 
 def expect_answers(confusion, n_items):
@@ -51,6 +51,8 @@ def test_update_annotators__strength_is_found_from_how_annotators_differ(spread)
     for _ in range(150):
         found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule(), found.strength)
     assert found.strength == pytest.approx(spread, rel=0.15)
+    pseudo = found.mass.sum(axis=1) - answers.sum(axis=1)
+    np.testing.assert_allclose(pseudo, found.strength**CAUTION)
 
 
 def test_update_annotators__equal_annotators_meet_the_limit():
