@@ -9,7 +9,9 @@
 [[0.1, 0.9]]
 """
 
-from pmflib import crowd
+import importlib
+from types import ModuleType
+
 from pmflib.counts import PairCounts, count_pairs
 from pmflib.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
@@ -40,3 +42,10 @@ __all__ = [
     "fit_triples",
     "select_rank",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # with it come parts of SciPy and Arrow that take longer to load than all the rest
+    if name == "crowd":
+        return importlib.import_module("pmflib.crowd")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,6 +36,10 @@ _WORK_FOR_ALL_ROUNDS = 1_000_000
 _WORK_FOR_ONE_ROUND = 20_000_000
 _JUDGED_ITERATIONS = 60
 _ITERATIONS = 200
+# n_levels^2 rank times iterations that a fit of very large tables stops at, and the least iterations even so: some
+# minutes, where EM goes on.
+_WORK_OF_A_FIT = 20_000_000_000
+_LEAST_ITERATIONS = 10
 _TOL = 1e-5
 # Iterations of a start that is not to converge: with more states than pairs can tell apart, the rest fits noise.
 _PAIR_ITERATIONS = 50
@@ -105,9 +109,11 @@ def fit_chosen(
         except RankError as error:
             notes.append(f"no {name} start: {error}")
     strength, reason = _choose_strength(starts[next(iter(begun))], counts, rank)
+    limit = _limit_iterations(counts.schema.n_levels, rank)
+    if limit < _ITERATIONS:
+        notes.append(f"{limit} iterations at most, for large tables")
     fits = {
-        name: _polish(marginals, singles, start, strength, _ITERATIONS)
-        for name, start in begun.items()
+        name: _polish(marginals, singles, start, strength, limit) for name, start in begun.items()
     }
     # under one strength all starts lower one loss, so that the training counts can tell
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
@@ -158,6 +164,11 @@ def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[
 def _is_large(n_levels: int, rank: int) -> bool:
     """Whether candidates would cost too much: then the first start is all there is."""
     return n_levels**2 * rank > _WORK_FOR_ONE_ROUND
+
+
+def _limit_iterations(n_levels: int, rank: int) -> int:
+    within = _WORK_OF_A_FIT // (n_levels**2 * rank)
+    return max(_LEAST_ITERATIONS, min(_ITERATIONS, within))
 
 
 def _list_starts(rank: int, seed: int) -> dict[str, Start]:

@@ -4,7 +4,6 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
@@ -65,6 +64,9 @@ def match_factors(
     columns_a, columns_b = np.vstack([prior_a, factors_a]), np.vstack([prior_b, factors_b])
     squares_a, squares_b = np.sum(columns_a**2, axis=0), np.sum(columns_b**2, axis=0)
     cost = squares_a[:, None] + squares_b - 2 * columns_a.T @ columns_b
+    # SciPy takes longer to load than all of this package
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(cost)
     matched = np.full(prior_a.size, -1, np.int64)
     matched[rows] = columns

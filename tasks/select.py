@@ -92,15 +92,11 @@ def select(
 
 
 def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
-    """Configuration with the rank that `select` chose; and its smoothing, where that is "auto"."""
+    """Configuration with the rank that `select` chose; how to fit it is for the stages to come."""
     entry = open_store(config).find(rank.identity)
     assert entry is not None
-    chosen = entry.summary
-    model = config.model.model_copy(update={"rank": chosen["rank"]})
-    em = config.em
-    if em.smoothing == "auto" and chosen["smoothing"] is not None:
-        em = em.model_copy(update={"smoothing": chosen["smoothing"]})
-    return config.model_copy(update={"model": model, "em": em})
+    model = config.model.model_copy(update={"rank": entry.summary["rank"]})
+    return config.model_copy(update={"model": model})
 
 
 def draw_curve(choice: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from hypothesis import given
 from reference import tables_of_codes
 
 import pmflib as pmf
+from pmflib import choosing
 from pmflib.choosing import STRENGTHS, count_carried, fit_chosen, group_folds
 from pmflib.datasets import published_factors
 from pmflib.metrics import factor_mse
@@ -119,3 +120,10 @@ def test_fit_chosen__finds_no_states_where_there_are_none_left_apart():
 )
 def test_group_folds__deals_every_fold_once(folds, n_levels, expected):
     assert group_folds(folds, n_levels, 10) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_levels", "rank", "limit"), [(500, 20, 200), (8410, 8, 35), (50_000, 100, 10)]
+)
+def test_limit_iterations__falls_with_the_size_of_the_tables(n_levels, rank, limit):
+    assert choosing._limit_iterations(n_levels, rank) == limit

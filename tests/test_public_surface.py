@@ -28,7 +28,17 @@ def test_errors__can_all_be_caught_as_one():
 
 
 def test_import__is_cheap():
-    heavy = ["numba", "dask", "distributed", "prefect", "typer", "rich"]
+    heavy = [
+        "numba",
+        "scipy.optimize",
+        "scipy.sparse",
+        "pyarrow.compute",
+        "dask",
+        "distributed",
+        "prefect",
+        "typer",
+        "rich",
+    ]
     code = f"import sys, pmflib; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
