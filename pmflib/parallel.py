@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.plan import FAN_IN
+from pmflib.processors import count_processors
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,7 +66,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     import dask
     from distributed import LocalCluster
 
-    n = cluster.workers or len(os.sched_getaffinity(0))
+    n = cluster.workers or count_processors()
     options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
         _quiet("distributed"),

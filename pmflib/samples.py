@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +12,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.duplicates import merge_duplicates
 from pmflib.em import EMStatistics, em_statistics, score_average, take_logs
 from pmflib.em_runs import merge_each, merge_scores
+from pmflib.processors import count_processors
 from pmflib.squarem import Model
 
 BLOCK_WORK = 20_000_000
@@ -42,7 +42,7 @@ class Samples:
         self._blocks = [
             whole.take(rows) for rows in np.array_split(np.arange(whole.n_rows), n_blocks)
         ]
-        self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+        self._pool = ThreadPoolExecutor(count_processors())
 
     def evaluate_each(self, models: Sequence[Model]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models."""
