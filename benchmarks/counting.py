@@ -28,10 +28,10 @@ from counting_peers import PEERS, Run, n_all_pairs  # sets the number of threads
 from numba import njit
 
 import pmflib as pmf
-from pmflib import counting_plan
 from pmflib.blocks import Block, DenseBlock
-from pmflib.counting import add_blocks
-from pmflib.counting_plan import choose_method, measure_work
+from pmflib.counting import choice as counting_plan
+from pmflib.counting.adding import add_blocks
+from pmflib.counting.choice import choose_method, measure_work
 from pmflib.kernels.vectors import TILE, count_tile
 from pmflib.store.samples import choose_block_rows
 

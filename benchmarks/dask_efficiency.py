@@ -26,11 +26,11 @@ import numpy as np
 import psutil
 from scaling import N_FOLDS, N_LEVELS, N_VARIABLES, RANK, list_samples, write_samples
 
-from pmflib import counting_plan
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
+from pmflib.counting import choice as counting_plan
 from pmflib.datasets import planted_factors
-from pmflib.em import EMStatistics
+from pmflib.em.statistics import EMStatistics
 from pmflib.parallel import keep_loaded, open_client, start_blocks, start_workers
 from pmflib.passes import Group, count_group, load_group, merge_tables, run_e_step
 from pmflib.plan import COUNTING, group_blocks

@@ -34,12 +34,12 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock
-from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMStatistics, Smoothing, em_statistics, m_step, take_logs
-from pmflib.em_loop import EMState, run_em
+from pmflib.em.duplicates import merge_duplicates
+from pmflib.em.loop import EMState, run_em
+from pmflib.em.row_lists import iterate_lists
+from pmflib.em.row_tables import RowTables, allocate, choose_panels
+from pmflib.em.statistics import EMStatistics, Smoothing, em_statistics, m_step, take_logs
 from pmflib.kernels.lanes import make_lanes
-from pmflib.row_lists import iterate_lists
-from pmflib.row_tables import RowTables, allocate, choose_panels
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS = {
@@ -380,7 +380,7 @@ FIRST_CALL = """
 import time
 import numpy as np
 from pmflib.blocks import DenseBlock
-from pmflib.em import em_statistics, take_logs
+from pmflib.em.statistics import em_statistics, take_logs
 codes = np.zeros((1000, 30), np.int8)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))
 began = time.process_time()

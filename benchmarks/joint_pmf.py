@@ -30,11 +30,11 @@ import numpy as np
 from published import REFERENCE, read_published
 
 import pmflib as pmf
+from pmflib.counting.triples import Loss, TripleCounts
 from pmflib.datasets import published_factors
-from pmflib.fitting import Method
+from pmflib.fitting.pairwise import Method
 from pmflib.metrics import factor_mse, published_factor_mse, relative_error
 from pmflib.sampling import sample_codes
-from pmflib.triples import Loss, TripleCounts
 
 N_LEVELS = 10
 PUBLISHED_NAMES = {

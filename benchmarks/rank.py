@@ -27,8 +27,8 @@ import numpy as np
 import pmflib as pmf
 from pmflib.blocks import DenseBlock
 from pmflib.datasets import published_factors
-from pmflib.em import em_statistics, take_logs
-from pmflib.rank_selection import RankChoice, select_rank
+from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.ranks.selection import RankChoice, select_rank
 from pmflib.sampling import sample_codes
 
 SHAPES = ((15, 10), (30, 5))

@@ -27,8 +27,8 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.errors import ConvergenceWarning
-from pmflib.rank_rows import select_rank_by_rows
-from pmflib.rank_selection import RankChoice, select_rank
+from pmflib.ranks.rows import select_rank_by_rows
+from pmflib.ranks.selection import RankChoice, select_rank
 
 # columns of more distinct texts are no questions
 MOST_LEVELS = 20

@@ -28,11 +28,11 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS
 
 import numpy as np
 
-from pmflib import counting_plan
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
+from pmflib.counting import choice as counting_plan
 from pmflib.datasets import planted_factors
-from pmflib.em import EMStatistics
+from pmflib.em.statistics import EMStatistics
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import count_group, merge_tables, run_e_step
 from pmflib.plan import COUNTING, group_blocks

@@ -68,7 +68,7 @@ CALLS = {
         "sample_codes(*model, offsets, 9, rng)",
     ),
     "EM pass": (
-        "from pmflib.datasets import planted_factors; from pmflib.em import em_statistics, take_logs;"
+        "from pmflib.datasets import planted_factors; from pmflib.em.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",
         "em_statistics(block, offsets, *take_logs(*model))",
     ),

@@ -33,7 +33,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, LinearSVC
 
 import pmflib as pmf
-from pmflib.triples import TripleCounts, count_triples
+from pmflib.counting.triples import TripleCounts, count_triples
 
 RANKS = (2, 4, 8, 16, 32, 64)
 SMOOTHINGS = (0.02, 0.1, 0.5)

@@ -12,16 +12,16 @@
 import importlib
 from types import ModuleType
 
-from pmflib.counts import PairCounts, count_pairs
-from pmflib.diagnostics import diagnose
+from pmflib.counting.counts import PairCounts, count_pairs
+from pmflib.counting.marginals import Marginals
+from pmflib.counting.triples import count_triples, fit_triples
+from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.fitting import FitResult, fit
-from pmflib.marginals import Marginals
+from pmflib.fitting.pairwise import FitResult, fit
+from pmflib.fitting.refining import fit_em
 from pmflib.model import JointPMF
-from pmflib.rank_selection import RankChoice, select_rank
-from pmflib.refining import fit_em
+from pmflib.ranks.selection import RankChoice, select_rank
 from pmflib.schema import Schema, Variable
-from pmflib.triples import count_triples, fit_triples
 
 __all__ = [
     "ConvergenceWarning",

@@ -12,7 +12,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
-from pmflib.em import take_logs
+from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
 from pmflib.store.arrays import check_kind, read_arrays, write_arrays
@@ -88,7 +88,7 @@ class JointPMF:
         self, table: object, hidden: int | None = None, *, want_posteriors: bool = True
     ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Posteriors and log-probabilities, a batch of rows at a time; one variable may be hidden."""
-        from pmflib.row_tables import score_block
+        from pmflib.em.row_tables import score_block
 
         codes = self._encode(table, hidden)
         logs = take_logs(self.prior, self.factors)

@@ -10,13 +10,13 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block
-from pmflib.counting import add_blocks
-from pmflib.duplicates import merge_duplicates
-from pmflib.em import EMStatistics, em_statistics, score_average, take_logs
-from pmflib.em_runs import merge_each, merge_scores
+from pmflib.counting.adding import add_blocks
+from pmflib.em.duplicates import merge_duplicates
+from pmflib.em.runs import merge_each, merge_scores
+from pmflib.em.statistics import EMStatistics, em_statistics, score_average, take_logs
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
-from pmflib.squarem import Model
+from pmflib.solvers.squarem import Model
 from pmflib.store.samples import BlockReference, read_blocks
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]

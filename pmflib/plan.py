@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pmflib.em.row_tables import MAX_TABLE_BYTES
 from pmflib.errors import MemoryPlanError
-from pmflib.row_tables import MAX_TABLE_BYTES
 from pmflib.store.samples import BLOCK_BYTES, BlockReference
 
 FAN_IN = 8

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.em import FLOOR
+from pmflib.em.statistics import FLOOR
 from pmflib.model import JointPMF
 
 

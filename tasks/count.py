@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.checkpoint import load_table, save_table
 from pmflib.config import PipelineConfig
-from pmflib.counts import CountsWriter
+from pmflib.counting.counts import CountsWriter
+from pmflib.em.checkpoint import load_table, save_table
 from pmflib.parallel import PendingResult, count_threads, start_blocks
 from pmflib.passes import count_group, merge_tables
 from pmflib.plan import COUNTING, group_blocks, plan_counting

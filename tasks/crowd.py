@@ -19,7 +19,7 @@ from pmflib.crowd.census import Census, make_label_schema, take_census
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
 from pmflib.crowd.votes import extend_offsets, weigh_votes
-from pmflib.em import EMStatistics
+from pmflib.em.statistics import EMStatistics
 from pmflib.errors import PmfError, SchemaError
 from pmflib.ingest import Source, digest_source, find_sources
 from pmflib.parallel import (

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counts import load_singles
+from pmflib.counting.counts import load_singles
+from pmflib.counting.marginals import smooth_singles
 from pmflib.evaluation import MEASURES, HeldOutScores, split_folds
-from pmflib.marginals import smooth_singles
 from pmflib.model import JointPMF
 from pmflib.parallel import run_blocks
 from pmflib.passes import score_group

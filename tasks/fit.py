@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from pmflib.choosing import group_folds
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts
+from pmflib.counting.counts import PairCounts
 from pmflib.evaluation import split_folds
-from pmflib.fitting import Method
-from pmflib.fitting import fit as fit_counts
+from pmflib.fitting.choosing import group_folds
+from pmflib.fitting.pairwise import Method
+from pmflib.fitting.pairwise import fit as fit_counts
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 

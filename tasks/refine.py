@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.arrays import IntArray
-from pmflib.checkpoint import load_state, save_state
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts, count_pairs, load_singles
-from pmflib.em import EMStatistics
-from pmflib.em_loop import EMState, open_start
-from pmflib.em_runs import EvaluateModels, JudgeModels, Runs, merge_each, merge_scores
+from pmflib.counting.counts import PairCounts, count_pairs, load_singles
+from pmflib.counting.marginals import estimate_singles, smooth_singles
+from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.loop import EMState, open_start
+from pmflib.em.runs import EvaluateModels, JudgeModels, Runs, merge_each, merge_scores
+from pmflib.em.samples import Samples
+from pmflib.em.statistics import EMStatistics
 from pmflib.evaluation import split_folds
-from pmflib.fitting import FitResult
-from pmflib.marginals import estimate_singles, smooth_singles
+from pmflib.fitting.pairwise import FitResult
+from pmflib.fitting.recipes import Options, fit_options
+from pmflib.fitting.refining import report_em
+from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
 from pmflib.passes import judge_group, load_group, run_e_step
 from pmflib.plan import group_blocks, plan_em
-from pmflib.recipes import Options, fit_options
-from pmflib.refining import report_em
-from pmflib.samples import Samples
-from pmflib.squarem import Model
-from pmflib.starts import Starts
+from pmflib.solvers.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.samples import BlockReference

@@ -14,10 +14,10 @@ from prefect.context import TaskRunContext
 
 from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
-from pmflib.counts import PairCounts
+from pmflib.counting.counts import PairCounts
 from pmflib.evaluation import split_folds
-from pmflib.rank_rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
-from pmflib.rank_selection import (
+from pmflib.ranks.rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
+from pmflib.ranks.selection import (
     MAX_LEVELS,
     RankChoice,
     narrow_counts,

@@ -226,7 +226,7 @@ def test_save__and_load_to_the_same_bits(model, tmp_path):
 
 
 def test_load__refuses_what_is_no_model(model, tmp_path):
-    from pmflib.counts import PairCounts
+    from pmflib.counting.counts import PairCounts
 
     with pytest.raises(StoreError, match="no Zarr group at"):
         JointPMF.load(tmp_path / "nowhere")

@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.arrays import FloatArray
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.votes import extend_offsets, share_votes, weigh_votes
-from pmflib.em import EMStatistics, em_statistics
+from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.errors import PmfError
 from pmflib.solvers.annotators import Annotators, Rule, update_annotators
 
@@ -123,7 +123,7 @@ def score_items(
 
     An item without an answer has the prior.
     """
-    from pmflib.row_tables import score_block
+    from pmflib.em.row_tables import score_block
 
     offsets = extend_offsets(n_annotators, log_prior.size)
     log_probs, posteriors = np.empty(block.n_rows), np.empty((block.n_rows, log_prior.size))

@@ -13,7 +13,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import SparseBlock, concatenate_blocks
 from pmflib.crowd.passes import evaluate_blocks, score_items
 from pmflib.crowd.votes import add_votes
-from pmflib.em import EMStatistics
+from pmflib.em.statistics import EMStatistics
 from pmflib.plan import group_blocks
 from pmflib.solvers.annotators import Annotators
 from pmflib.store.samples import BlockReference, list_blocks, read_block, read_origins

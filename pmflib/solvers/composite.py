@@ -26,7 +26,7 @@ from pmflib.solvers.pairwise import (
     spread_pairs,
 )
 from pmflib.solvers.result import SolverResult
-from pmflib.squarem import extrapolate
+from pmflib.solvers.squarem import extrapolate
 
 # Rows of the matrix of levels worked on at a time: a panel stays in the cache.
 _PANEL = 256

@@ -21,7 +21,7 @@ from pmflib.solvers.pairwise import (
     normalise_blocks,
 )
 from pmflib.solvers.result import SolverResult
-from pmflib.squarem import extrapolate
+from pmflib.solvers.squarem import extrapolate
 
 
 def fit_ctd_kl(

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import psutil
 
-from pmflib.checkpoint import load_state
 from pmflib.config import load_config
 from pmflib.datasets import planted_factors, write_rating_log, write_survey
+from pmflib.em.checkpoint import load_state
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store, digest_tree
 from pmflib.store.runs import read_run

@@ -92,9 +92,9 @@ def test_vector_code__becomes_arm_vector_instructions() -> None:
 PLAIN = """
 import sys
 import numpy as np
-from pmflib import counting_plan
+from pmflib.counting import choice as counting_plan
 from pmflib.blocks import DenseBlock
-from pmflib.counting import add_block
+from pmflib.counting.adding import add_block
 
 counting_plan.COMPILE_NS.update(planes=0, tiles=0)
 table = np.zeros((60, 60), np.int64)
@@ -114,7 +114,7 @@ def test_choose_method__plain_kernels_asked_for() -> None:
 SMALL = """
 import sys
 import numpy as np
-from pmflib.counts import count_pairs
+from pmflib.counting.counts import count_pairs
 
 counts = count_pairs(np.zeros((50_000, 20), np.int8), [3] * 20)
 assert counts.to_dense()[0, 57] == 50_000

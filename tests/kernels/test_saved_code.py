@@ -177,7 +177,7 @@ def test_digest_sources__of_all_kernels(tmp_path: Path, monkeypatch: pytest.Monk
 EM = """
 import numpy as np
 from pmflib.blocks import DenseBlock
-from pmflib.em import em_statistics, take_logs
+from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.kernels.em_choice import choose_row_kernels
 
 rng = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import pytest
 from pipelines import as_wide, draw_codes, make_schema, summary_of
 
 from flows import etl
-from pmflib import rank_selection
 from pmflib.errors import ConfigError, PmfError
+from pmflib.ranks import selection as rank_selection
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks import select as stage

@@ -1,0 +1,1 @@
+"""Pair and triple counts, and what is read off them."""

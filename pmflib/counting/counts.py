@@ -1,0 +1,366 @@
+"""Co-occurrence counts: an abelian group, kept by fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.counting.adding import add_block
+from pmflib.errors import SchemaError
+from pmflib.hashing import assign_folds
+from pmflib.schema import Schema
+from pmflib.store.arrays import (
+    add_arrays,
+    check_kind,
+    create_array,
+    open_group,
+    read_arrays,
+    read_rows,
+    refuse_damage,
+    write_arrays,
+)
+
+DEFAULT_FOLDS = 16
+KIND = "pair counts"
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """How often each pair of levels occurs together, by fold.
+
+    Counts of two sets of samples add up to the counts of both, and subtract exactly.
+
+    Parameters
+    ----------
+    schema
+        The variables counted.
+    tables
+        int64 of shape (n_folds, n_levels, n_levels), upper triangles: entry (a, b), a <= b, is the number of
+        samples that hold levels a and b; the diagonal blocks hold single counts on their diagonal.
+    n_rows
+        int64 of shape (n_folds,), samples counted.
+
+    Raises
+    ------
+    SchemaError
+        If the shapes do not agree.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
+    """
+
+    schema: Schema
+    tables: IntArray
+    n_rows: IntArray
+
+    def __post_init__(self) -> None:
+        n_levels = self.schema.n_levels
+        if self.tables.shape != (self.n_rows.size, n_levels, n_levels):
+            raise SchemaError(
+                f"tables has shape {self.tables.shape}; the schema and n_rows ask for "
+                f"{(self.n_rows.size, n_levels, n_levels)}"
+            )
+
+    @classmethod
+    def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> PairCounts:
+        """Counts of no samples: the identity of the group."""
+        tables = np.zeros((n_folds, schema.n_levels, schema.n_levels), np.int64)
+        return cls(schema, tables, np.zeros(n_folds, np.int64))
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return len(self.n_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.tables.nbytes
+
+    def _check_same(self, other: PairCounts) -> None:
+        if self.schema.digest != other.schema.digest:
+            raise SchemaError(
+                f"counts of schema {other.schema.digest[:12]} cannot join counts of schema "
+                f"{self.schema.digest[:12]}; count both under one schema"
+            )
+        if self.n_folds != other.n_folds:
+            raise SchemaError(
+                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds"
+            )
+
+    def __add__(self, other: PairCounts) -> PairCounts:
+        """Counts of both sets of samples.
+
+        Raises
+        ------
+        SchemaError
+            If schemas or numbers of folds differ.
+        """
+        self._check_same(other)
+        return PairCounts(self.schema, self.tables + other.tables, self.n_rows + other.n_rows)
+
+    def __sub__(self, other: PairCounts) -> PairCounts:
+        """Counts without the samples of ``other``.
+
+        Raises
+        ------
+        SchemaError
+            If schemas or numbers of folds differ, or samples would be taken away that were never counted.
+        """
+        self._check_same(other)
+        tables = self.tables - other.tables
+        if tables.min(initial=0) < 0 or (self.n_rows < other.n_rows).any():
+            raise SchemaError("the counts to subtract hold samples that these counts never held")
+        return PairCounts(self.schema, tables, self.n_rows - other.n_rows)
+
+    def select_folds(self, folds: Iterable[int]) -> PairCounts:
+        """Counts of some folds alone.
+
+        Raises
+        ------
+        SchemaError
+            If a fold is outside [0, n_folds), or named twice.
+        """
+        wanted = list(folds)
+        if len(set(wanted)) < len(wanted):
+            raise SchemaError(
+                f"folds {wanted} has a fold twice; its samples would be counted twice"
+            )
+        if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
+            raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
+        return PairCounts(self.schema, self.tables[wanted], self.n_rows[wanted])
+
+    def to_dense(self) -> IntArray:
+        """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""
+        upper: IntArray = self.tables.sum(axis=0)
+        return upper + np.triu(upper, 1).T
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts, their supports and the schema as a Zarr group; the folder must not exist."""
+        writer = CountsWriter(Path(path), self.schema, self.n_folds)
+        for fold in range(self.n_folds):
+            writer.write(fold, self.tables[fold], int(self.n_rows[fold]))
+        writer.close()
+
+    @classmethod
+    def load(cls, path: str | Path) -> PairCounts:
+        """Read counts that `save` wrote.
+
+        Raises
+        ------
+        StoreError
+            If the group is absent, damaged, or holds something else.
+        """
+        schema, n_rows = _read_header(Path(path))
+        arrays, _ = read_arrays(Path(path), ["counts"])
+        return cls(schema, arrays["counts"], n_rows)
+
+    @classmethod
+    def load_total(cls, path: str | Path, *, without: Iterable[int] = ()) -> PairCounts:
+        """Read the sum over all folds but some, as counts of a single fold, in the memory of two tables.
+
+        Parameters
+        ----------
+        path
+            Where `save` wrote.
+        without
+            Folds to leave out: training counts = total - held-out folds.
+
+        Raises
+        ------
+        StoreError
+            If the group is absent, damaged, or holds something else.
+        SchemaError
+            If a fold to leave out is not there.
+        """
+        schema, n_rows = _read_header(Path(path))
+        folds = _leave_out(without, n_rows.size)
+        total = cls.zero(schema, 1)
+        with refuse_damage(Path(path)):
+            group = open_group(Path(path))
+            for fold in folds:
+                total.tables[0] += read_rows(group, "counts", fold, fold + 1)[0]
+        total.n_rows[0] = n_rows[folds].sum()
+        return total
+
+
+class CountsWriter:
+    """Writes counts fold by fold, in the memory of two tables.
+
+    Parameters
+    ----------
+    path
+        Folder of the new Zarr group; must not exist.
+    schema
+        The variables counted; kept in the group's attributes.
+    n_folds
+        Number of folds.
+    """
+
+    def __init__(self, path: Path, schema: Schema, n_folds: int) -> None:
+        n_levels = schema.n_levels
+        attributes = {
+            "kind": KIND,
+            "triangle": "upper",
+            "units": "samples",
+            "schema": schema.to_json(),
+        }
+        write_arrays(path, {"offsets": (schema.offsets, ("variable_edge",))}, attributes)
+        self.schema = schema
+        self._group = open_group(path, mode="a")
+        # a fold is a chunk: one writer, and training totals read what they need
+        self._counts = create_array(
+            self._group,
+            "counts",
+            (n_folds, n_levels, n_levels),
+            np.int64,
+            ("fold", "level", "co_level"),
+            chunk_rows=1,
+        )
+        self._samples = np.zeros(n_folds, np.int64)
+        self._singles = np.zeros((n_folds, schema.n_levels), np.int64)
+        self._support = np.zeros((schema.n_variables,) * 2, np.int64)
+
+    def write(self, fold: int, table: IntArray, n_rows: int) -> None:
+        """Write the counts of a fold; each fold must be written, be it with zeros.
+
+        Parameters
+        ----------
+        fold
+            In [0, n_folds).
+        table
+            int64 of shape (n_levels, n_levels), upper triangle.
+        n_rows
+            Samples counted.
+        """
+        self._counts[fold] = table
+        self._samples[fold] = n_rows
+        self._singles[fold] = table.diagonal()
+        self._support += sum_by_pair(table, self.schema.offsets)
+
+    def close(self) -> None:
+        """Write what is asked for without the tables: samples and single counts of each fold, supports of the pairs.
+
+        The support of a pair is the number of samples that hold both variables.
+        """
+        support = self._support + np.triu(self._support, 1).T
+        arrays = {
+            "samples": (self._samples, ("fold",)),
+            "singles": (self._singles, ("fold", "level")),
+            "support": (support, ("variable", "co_variable")),
+        }
+        add_arrays(self._group, arrays)
+
+
+def load_singles(path: str | Path, *, without: Iterable[int] = ()) -> IntArray:
+    """Read how often each level occurs, without reading the tables of the pairs.
+
+    Parameters
+    ----------
+    path
+        Where `PairCounts.save` wrote.
+    without
+        Folds to leave out.
+
+    Returns
+    -------
+    int64 of shape (n_levels,): samples that hold each level.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    SchemaError
+        If a fold to leave out is not there.
+    """
+    check_kind(Path(path), KIND)
+    by_fold = read_arrays(Path(path), ["singles"])[0]["singles"]
+    singles: IntArray = by_fold[_leave_out(without, len(by_fold))].sum(axis=0)
+    return singles
+
+
+def _leave_out(without: Iterable[int], n_folds: int) -> list[int]:
+    left_out = set(without)
+    if outside := sorted(left_out - set(range(n_folds))):
+        raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
+    return [fold for fold in range(n_folds) if fold not in left_out]
+
+
+def _read_header(path: Path) -> tuple[Schema, IntArray]:
+    check_kind(path, KIND)
+    arrays, attributes = read_arrays(path, ["samples"])
+    return Schema.from_json(attributes["schema"]), arrays["samples"]
+
+
+def sum_by_pair(table: IntArray, offsets: IntArray) -> IntArray:
+    """Sum a table over the levels of each pair of variables.
+
+    Parameters
+    ----------
+    table
+        Of shape (n_levels, n_levels).
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    Of shape (n_variables, n_variables): for co-occurrence counts, the support of each pair.
+    """
+    by_row = np.add.reduceat(table, offsets[:-1], axis=0)
+    total: IntArray = np.add.reduceat(by_row, offsets[:-1], axis=1)
+    return total
+
+
+def count_pairs(
+    codes: object,
+    cardinalities: IntArray | Sequence[int] | Schema,
+    *,
+    n_folds: int = DEFAULT_FOLDS,
+) -> PairCounts:
+    """Count how often each pair of levels occurs together.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+    cardinalities
+        Number of levels of each variable, shape (n_variables,); or a schema.
+    n_folds
+        Folds that rows are dealt to by a hash of their number; 1 keeps a single table.
+
+    Returns
+    -------
+    The counts, by fold.
+
+    Raises
+    ------
+    SchemaError
+        If a code is below -1 or not below its variable's cardinality, or n_folds is below 1.
+
+    Examples
+    --------
+    >>> counts = count_pairs(np.array([[0, 1], [0, -1], [1, 1]]), [2, 2])
+    >>> counts.to_dense().tolist()
+    [[2, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 2]]
+    """
+    if n_folds < 1:
+        raise SchemaError(f"n_folds is {n_folds}; give at least 1")
+    schema = (
+        cardinalities
+        if isinstance(cardinalities, Schema)
+        else Schema.from_cardinalities(cardinalities)
+    )
+    codes = schema.encode(codes)
+    total = PairCounts.zero(schema, n_folds)
+    folds = assign_folds(np.arange(codes.shape[0]), n_folds)
+    for fold in range(n_folds):
+        mine = codes[folds == fold] if n_folds > 1 else codes
+        add_block(DenseBlock(mine), schema.offsets, total.tables[fold])
+        total.n_rows[fold] = mine.shape[0]
+    return total

@@ -1,0 +1,89 @@
+"""Marginals: the normalised view of counts that the solvers work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.counting.counts import PairCounts, sum_by_pair
+from pmflib.errors import SchemaError
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """Empirical single and pairwise marginals.
+
+    Parameters
+    ----------
+    pairs
+        float64 of shape (n_levels, n_levels), symmetric: block (j, k) is the joint PMF of variables j and k where the
+        pair is observed, else zero; a diagonal block holds the variable's own PMF on its diagonal, or zero where
+        the variable was never observed.
+    support
+        int64 of shape (n_variables, n_variables): samples that hold both variables.
+    observed
+        bool of shape (n_variables, n_variables): pairs with enough support; False on the diagonal.
+    offsets
+        int64 of shape (n_variables + 1,).
+    """
+
+    pairs: FloatArray
+    support: IntArray
+    observed: BoolArray
+    offsets: IntArray
+
+    @classmethod
+    def from_counts(cls, counts: PairCounts, *, min_support: int = 1) -> Marginals:
+        """Normalise counts.
+
+        Parameters
+        ----------
+        counts
+            Co-occurrence counts; their folds are added up.
+        min_support
+            Samples that must hold both variables for a pair to count as observed, at least 1.
+
+        Raises
+        ------
+        SchemaError
+            If min_support is below 1.
+        """
+        if min_support < 1:
+            raise SchemaError(f"min_support is {min_support}; give at least 1")
+        offsets = counts.schema.offsets
+        table = counts.to_dense()
+        support = sum_by_pair(table, offsets)
+        observed = support >= min_support
+        np.fill_diagonal(observed, False)
+        keep = observed | np.eye(len(observed), dtype=bool)
+        scale = np.where(keep & (support > 0), 1.0 / np.maximum(support, 1), 0.0)
+        sizes = np.diff(offsets)
+        pairs = table * np.repeat(np.repeat(scale, sizes, axis=0), sizes, axis=1)
+        return cls(pairs, support, observed, offsets)
+
+
+def estimate_singles(counts: PairCounts) -> FloatArray:
+    """`smooth_singles` of counts; their folds are added up."""
+    seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
+    return smooth_singles(seen, counts.schema.offsets)
+
+
+def smooth_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
+    """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
+
+    Parameters
+    ----------
+    seen
+        int64 of shape (n_levels,), samples that hold each level.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    float64 of shape (n_levels,), positive, sums to 1 over each variable; uniform where it was never observed.
+    """
+    mass = seen + 0.5
+    singles: FloatArray = mass / np.repeat(np.add.reduceat(mass, offsets[:-1]), np.diff(offsets))
+    return singles

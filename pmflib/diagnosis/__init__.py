@@ -1,0 +1,1 @@
+"""What counts can carry, and how sure an estimate is."""

@@ -1,0 +1,214 @@
+"""Expectation-maximisation: sufficient statistics of a block, and the update from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import Block
+from pmflib.errors import PmfError
+
+FLOOR = 1e-300
+"""Probabilities are floored here before their logarithm is taken, and nowhere else."""
+
+
+@dataclass(frozen=True, eq=False)
+class EMStatistics:
+    """Sufficient statistics of some samples under one model.
+
+    Parameters
+    ----------
+    level_mass
+        float64 of shape (n_levels, rank): posterior mass of the samples that hold each level.
+    state_mass
+        float64 of shape (rank,): posterior mass of the samples with anything observed.
+    log_likelihood
+        Nats, over the samples.
+    n_rows
+        Number of samples, or the sum of their weights.
+    """
+
+    level_mass: FloatArray
+    state_mass: FloatArray
+    log_likelihood: float
+    n_rows: float
+
+    @classmethod
+    def zero(cls, n_levels: int, rank: int) -> EMStatistics:
+        """Statistics of no samples: the identity of `merge`."""
+        return cls(np.zeros((n_levels, rank)), np.zeros(rank), 0.0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.level_mass.nbytes + self.state_mass.nbytes
+
+    @staticmethod
+    def merge(parts: Sequence[EMStatistics]) -> EMStatistics:
+        """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
+        level_mass, state_mass = parts[0].level_mass.copy(), parts[0].state_mass.copy()
+        log_likelihood, n_rows = parts[0].log_likelihood, parts[0].n_rows
+        for part in parts[1:]:
+            level_mass += part.level_mass
+            state_mass += part.state_mass
+            log_likelihood += part.log_likelihood
+            n_rows += part.n_rows
+        return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothing:
+    """Dirichlet pseudo-counts.
+
+    Parameters
+    ----------
+    levels
+        float64 of shape (n_levels,), added to every latent state's mass of each level.
+    state
+        Added to the mass of every latent state.
+    """
+
+    levels: FloatArray
+    state: float = 0.0
+
+    @classmethod
+    def shaped_by(cls, singles: FloatArray, offsets: IntArray, strength: float) -> Smoothing:
+        """Pseudo-counts in proportion to the variables' own PMFs, on average ``strength`` per level.
+
+        A state itself gets as many as it has, on average, for a variable: strong smoothing of levels alone empties
+        states into one another.
+
+        Parameters
+        ----------
+        singles
+            float64 of shape (n_levels,), PMF of each variable.
+        offsets
+            int64 of shape (n_variables + 1,).
+        strength
+            Mean pseudo-count of a level, at least 0; 0 is maximum likelihood.
+
+        Raises
+        ------
+        PmfError
+            If the strength is negative or not finite.
+        """
+        if not 0 <= strength < math.inf:
+            raise PmfError(f"smoothing is {strength}; give a pseudo-count of at least 0")
+        sizes = np.diff(offsets)
+        return cls(strength * singles * np.repeat(sizes, sizes), strength * float(sizes.mean()))
+
+    def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
+        """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""
+        weighted = self.levels > 0
+        penalty = float(
+            self.levels[weighted] @ np.log(np.maximum(factors[weighted], FLOOR)).sum(axis=1)
+        )
+        if self.state:
+            penalty += self.state * float(np.log(np.maximum(prior, FLOOR)).sum())
+        return penalty
+
+
+def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of a model's parameters, floored; what block statistics are computed from."""
+    return np.log(np.maximum(prior, FLOOR)), np.log(np.maximum(factors, FLOOR))
+
+
+def em_statistics(
+    block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
+) -> EMStatistics:
+    """E-step over one block.
+
+    Parameters
+    ----------
+    block
+        Valid samples; rows with nothing observed add nothing but to the number of rows.
+    offsets
+        int64 of shape (n_variables + 1,).
+    log_prior, log_factors
+        As from `take_logs`: float64 of shapes (rank,) and (n_levels, rank).
+
+    Returns
+    -------
+    The block's sufficient statistics: the same bits for a dense and a sparse block of the same samples.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
+    """
+    from pmflib.em.row_tables import add_block
+
+    level_mass, state_mass = np.zeros_like(log_factors), np.zeros_like(log_prior)
+    log_likelihood = 0.0
+    if block.n_rows:
+        log_likelihood = add_block(block, offsets, log_prior, log_factors, level_mass, state_mass)
+    return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
+
+
+def score_average(
+    block: Block, offsets: IntArray, models: Sequence[tuple[FloatArray, FloatArray]]
+) -> tuple[float, float]:
+    """Score samples under the mean of models' probabilities, without forming a model of their summed rank.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    models
+        Logarithms as from `take_logs`, at least one.
+
+    Returns
+    -------
+    Log-likelihood, nats, and number of samples: what is added up over blocks.
+    """
+    from pmflib.em.row_tables import score_block
+
+    if not block.n_rows:
+        return 0.0, 0.0
+    total = np.empty(block.n_rows)
+    for number, (log_prior, log_factors) in enumerate(models):
+        scores = np.empty(block.n_rows)
+        nothing = np.empty((block.n_rows, 0))
+        score_block(block, offsets, log_prior, log_factors, scores, nothing)
+        total = np.logaddexp(total, scores) if number else scores
+    total -= math.log(len(models))
+    weighted = total.sum() if block.weights is None else (total * block.weights).sum()
+    return float(weighted), float(block.n_samples)
+
+
+def m_step(
+    statistics: EMStatistics,
+    offsets: IntArray,
+    smoothing: Smoothing,
+    prior: FloatArray,
+    factors: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Maximise the expected log-likelihood plus the smoothing's penalty.
+
+    Parameters
+    ----------
+    statistics
+        Of all training samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    smoothing
+        Pseudo-counts.
+    prior, factors
+        The model that the statistics were taken under: what nothing was learnt about keeps its value.
+
+    Returns
+    -------
+    Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
+    """
+    mass = statistics.level_mass + smoothing.levels[:, None]
+    sizes = np.diff(offsets)
+    totals = np.repeat(np.add.reduceat(mass, offsets[:-1], axis=0), sizes, axis=0)
+    new_factors = np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), factors)
+    states = statistics.state_mass + smoothing.state
+    total = states.sum()
+    return (states / total if total > 0 else prior), new_factors

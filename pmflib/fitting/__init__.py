@@ -1,0 +1,1 @@
+"""From counts and samples to a model."""

@@ -1,0 +1,241 @@
+"""One rank, some folds held out: the fit of the other folds' counts, and its score on theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.counting.counts import PairCounts
+from pmflib.counting.marginals import Marginals, estimate_singles
+from pmflib.solvers.composite import fit_composite
+from pmflib.solvers.pairwise import Parameters, normalise_blocks, spread_pairs
+from pmflib.solvers.procrustes import root_of
+from pmflib.solvers.random_start import start_random
+from pmflib.solvers.result import SolverResult
+from pmflib.solvers.spectral_rank import count_confirmed
+from pmflib.solvers.state_moves import add_state, merge_states
+from pmflib.solvers.symnmf import impute_pairs
+from pmflib.solvers.turning import turn_nonnegative
+
+# Iterations that each start gets before the best of them goes on alone.
+_TRIED = 6
+_ITERATIONS = 60
+# Of symmetric NMF, which need not settle to be a good start.
+_REFINED = 3
+_TURN_TOL = 1e-4
+_TOL = 5e-5
+# Share of the shaken marginals mixed into every start: states that came out equal part again.
+_OPENING = 0.02
+# Held-out pairs that a model rules out count as this likely.
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class RankFold:
+    """Counts to fit, and counts of other samples to judge the fit on.
+
+    Parameters
+    ----------
+    marginals
+        Of the training folds.
+    singles
+        float64 of shape (n_levels,), PMF of each variable in the training folds, positive.
+    held_out
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks:
+        each held-out fold that has a pair.
+    guess
+        Number of directions in the training pairs that the held-out ones confirm.
+    """
+
+    marginals: Marginals
+    singles: FloatArray
+    held_out: IntArray
+    guess: int
+
+    @property
+    def n_pairs(self) -> IntArray:
+        """Pairs of each held-out part: int64 of shape (n_parts,)."""
+        return np.asarray(self.held_out.sum(axis=(1, 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class RankFit:
+    """A fit of the training folds, and its scores.
+
+    Parameters
+    ----------
+    parameters
+        Prior (rank,) and factors (n_levels, rank).
+    loss
+        As of `fit_composite`: comparable under one strength.
+    scores
+        float64 of shape (n_parts,): held-out log-likelihood of each part's pairs, nats, the sum.
+    """
+
+    parameters: Parameters
+    loss: float
+    scores: FloatArray
+
+
+def deal_rounds(counts: PairCounts, n_rounds: int) -> list[RankFold]:
+    """Deal the folds to rounds; in each of them its folds are held out, and the others fitted.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts by fold.
+    n_rounds
+        At most so many rounds, at least 2.
+
+    Returns
+    -------
+    The rounds in which both sides have a pair; none where that takes more folds.
+    """
+    offsets = counts.schema.offsets
+    owners = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    across = owners[:, None] < owners
+    pairs = np.where(across, counts.tables, 0)
+    total = pairs.sum(axis=0)
+    held = [fold for fold in range(counts.n_folds) if pairs[fold].any()]
+    rounds = []
+    for first in range(min(n_rounds, len(held))):
+        mine = held[first::n_rounds]
+        out = pairs[mine]
+        if not (total - out.sum(axis=0)).any():
+            continue
+        rest = counts.select_folds(sorted(set(range(counts.n_folds)) - set(mine)))
+        guess = _guess(total - out.sum(axis=0), out.sum(axis=0), offsets)
+        rounds.append(RankFold(Marginals.from_counts(rest), estimate_singles(rest), out, guess))
+    return rounds
+
+
+def _guess(training: IntArray, held_out: IntArray, offsets: IntArray) -> int:
+    """The larger of what two splits of the variables tell."""
+    variables = np.arange(offsets.size - 1)
+    splits = [variables % 2 == 0, variables < variables.size // 2]
+    both = training + training.T, held_out + held_out.T
+    return max(count_confirmed(*both, offsets, first) for first in splits)
+
+
+@dataclass(frozen=True, eq=False)
+class RankJob:
+    """What `fit_rank` does on a fold.
+
+    Parameters
+    ----------
+    rank
+        Latent states, at least 1.
+    strength
+        Mean pseudo-count per level and state, at least 0.
+    near
+        Fits of the same training folds at this rank and near it: states are added or merged until
+        they have this rank.
+    seed
+        Of the random starts.
+    """
+
+    rank: int
+    strength: float
+    near: tuple[Parameters, ...]
+    seed: int
+
+
+def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
+    """Fit the training folds at a rank from several starts, and score the fit of the least loss.
+
+    Parameters
+    ----------
+    work
+        What to fit and to judge the fit on, and how: one argument, for maps on Dask.
+
+    Returns
+    -------
+    The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or shaken
+    marginals where that cannot have the rank.
+    """
+    fold, job = work
+    rank = job.rank
+    starts = [_move(fold, each, rank) for each in job.near]
+    if not any(each[0].size == rank for each in job.near):
+        starts.append(_begin(fold, rank, job.seed))
+    tried = [_raise_likelihood(fold, start, job.strength, _TRIED) for start in starts]
+    best = min(tried, key=lambda each: each.loss_history[-1])
+    found = _raise_likelihood(fold, (best.prior, best.factors), job.strength, _ITERATIONS)
+    parameters = found.prior, found.factors
+    return RankFit(parameters, found.loss_history[-1], score_pairs(fold.held_out, parameters))
+
+
+def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
+    """Log-likelihood of pairs, nats, by table.
+
+    Parameters
+    ----------
+    tables
+        Of shape (n_parts, n_levels, n_levels).
+    parameters
+        Prior (rank,) and factors (n_levels, rank).
+
+    Returns
+    -------
+    float64 of shape (n_parts,). A pair that the model rules out counts as one in a billion.
+    """
+    prior, factors = parameters
+    logs = np.log(np.maximum((factors * prior) @ factors.T, _LEAST))
+    return np.array([np.vdot(table, logs) for table in tables])
+
+
+def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
+    """Symmetric NMF, opened by shaken marginals; these alone where it cannot have the rank."""
+    rng = np.random.default_rng([seed, rank])
+    marginals, offsets = fold.marginals, fold.marginals.offsets
+    shaken = start_random(fold.singles, offsets, rank=rank, rng=rng)
+    if not 1 < rank <= offsets[-1]:
+        return shaken
+    filled = impute_pairs(marginals.pairs, offsets, marginals.observed, rank=rank)
+    known = spread_pairs(marginals.observed, offsets)
+    root = root_of(filled, rank)
+    for _ in range(_REFINED):
+        root = root_of(np.where(known, filled, root @ root.T), rank)
+    turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
+    factors = normalise_blocks(turned, offsets, fold.singles[:, None])
+    prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
+    mixed = zip((prior / prior.sum(), factors), shaken, strict=True)
+    prior, factors = ((1 - _OPENING) * each + _OPENING * noise for each, noise in mixed)
+    return prior, factors
+
+
+def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
+    """Add or merge states until there are as many as wanted."""
+    marginals = fold.marginals
+    while parameters[0].size > rank:
+        parameters = merge_states(parameters)
+    while parameters[0].size < rank:
+        weights = spread_pairs(
+            np.where(marginals.observed, marginals.support, 0), marginals.offsets
+        )
+        parameters = add_state(
+            parameters, marginals.pairs, weights, marginals.offsets, fold.singles
+        )
+    return parameters
+
+
+def _raise_likelihood(
+    fold: RankFold, begun: Parameters, strength: float, max_iter: int
+) -> SolverResult:
+    """Raise the composite likelihood under pseudo-counts shaped by the marginals."""
+    marginals = fold.marginals
+    sizes = np.diff(marginals.offsets)
+    return fit_composite(
+        marginals.pairs,
+        marginals.offsets,
+        marginals.observed,
+        initial=begun,
+        weights=marginals.support,
+        pseudo_counts=strength * fold.singles * np.repeat(sizes, sizes),
+        # as many for a state as it has, on average, for a variable
+        state_pseudo_count=strength * float(sizes.mean()),
+        max_iter=max_iter,
+        tol=_TOL,
+    )

@@ -1,0 +1,182 @@
+"""Which kernel counts a block."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.counting import choice as counting_plan
+from pmflib.counting.adding import add_block, add_blocks
+from pmflib.counting.choice import (
+    COMPILE_NS,
+    CountingWork,
+    choose_method,
+    estimate_costs,
+    is_usable,
+    measure_work,
+)
+from pmflib.kernels import fallback
+from pmflib.kernels.pairs import add_dense
+
+
+@pytest.fixture(autouse=True)
+def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing saved yet, and nothing compiled by others."""
+    monkeypatch.setattr(counting_plan, "_saved", {})
+    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: False)
+    monkeypatch.delenv(fallback.PLAIN_VARIABLE, raising=False)
+    is_usable.cache_clear()
+    monkeypatch.setattr(fallback, "_told", set())
+
+
+@pytest.fixture
+def no_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting_plan, "COMPILE_NS", {"planes": 0.0, "tiles": 0.0})
+
+
+def make_block(n_rows: int, n_variables: int, share: float) -> tuple[DenseBlock, IntArray]:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, (n_rows, n_variables)).astype(np.int8)
+    codes[rng.random(codes.shape) >= share] = -1
+    return DenseBlock(codes), np.arange(n_variables + 1, dtype=np.int64) * 5
+
+
+def test_measure_work__dense_sample_equals_sparse_whole() -> None:
+    block, offsets = make_block(500, 20, 0.5)
+    dense, sparse = measure_work(block, offsets), measure_work(block.to_sparse(offsets), offsets)
+    observed = block.codes >= 0
+    held = observed.sum(axis=1)
+    assert dense.n_held == sparse.n_held == held.mean()
+    assert dense.n_pairs == sparse.n_pairs == pytest.approx((held * (held + 1) / 2).mean())
+    assert (dense.n_planes, sparse.n_planes) == (100, None)
+
+
+def test_measure_work__complete_variables_spare_a_plane() -> None:
+    block, offsets = make_block(500, 20, 1.0)
+    block.codes[0, 3] = -1
+    assert measure_work(block, offsets).n_planes == 81
+
+
+def test_measure_work__wide_codes_have_no_planes() -> None:
+    block, offsets = make_block(500, 20, 1.0)
+    work = measure_work(DenseBlock(block.codes.astype(np.int64)), offsets)
+    assert set(estimate_costs(work)) == {"scatter"}
+
+
+@pytest.mark.usefixtures("no_compile_time")
+@pytest.mark.parametrize(
+    ("n_variables", "share", "method"),
+    [(30, 1.0, "planes"), (30, 0.5, "planes"), (100, 0.1, "tiles"), (500, 0.05, "tiles")],
+)
+def test_choose_method__dense(n_variables: int, share: float, method: str) -> None:
+    assert choose_method(*make_block(20_000, n_variables, share)) == method
+
+
+@pytest.mark.usefixtures("no_compile_time")
+def test_choose_method__sparse() -> None:
+    block, offsets = make_block(20_000, 500, 0.05)
+    assert choose_method(block.to_sparse(offsets), offsets) == "tiles"
+
+
+@pytest.mark.usefixtures("no_compile_time")
+def test_add_blocks__few_rows_never_sweep_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, offsets = make_block(200, 500, 0.05)
+    monkeypatch.setattr("pmflib.kernels.tiles.add_tiles", None)
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    add_blocks(
+        [block.to_sparse(offsets).take(np.arange(k, k + 20)) for k in (0, 20)], offsets, table
+    )
+    add_dense(block.codes[:40], offsets, expected)
+    np.testing.assert_array_equal(table, expected)
+
+
+@pytest.mark.usefixtures("no_compile_time")
+@pytest.mark.parametrize("joined_bytes", [1, 1 << 30])
+def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes: int) -> None:
+    monkeypatch.setattr("pmflib.counting.adding.JOINED_BYTES", joined_bytes)
+    full, offsets = make_block(4000, 60, 1.0)
+    thin, _ = make_block(6000, 60, 0.05)
+    blocks = [
+        full,
+        thin,
+        thin.to_sparse(offsets),
+        DenseBlock(full.codes[:1000]),
+        full.take(np.arange(7)),
+    ]
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    add_blocks(iter(blocks), offsets, table)
+    for block in blocks:
+        add_dense(block.to_codes(offsets), offsets, expected)
+    np.testing.assert_array_equal(table, expected)
+
+
+def test_choose_method__no_rows() -> None:
+    assert choose_method(*make_block(0, 30, 1.0)) == "scatter"
+
+
+def test_choose_method__compiles_when_savings_pay_for_it() -> None:
+    block, offsets = make_block(60_000, 30, 1.0)
+    costs = estimate_costs(measure_work(block, offsets))
+    n_plain = int(COMPILE_NS["planes"] / (costs["scatter"] - costs["planes"]))
+    assert 10 < n_plain < 200
+    methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
+    assert methods == ["scatter"] * n_plain + ["planes"] * 2
+
+
+def test_choose_method__compiled_code_is_used_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: True)
+    block, offsets = make_block(60_000, 30, 1.0)
+    costs = estimate_costs(measure_work(block, offsets))
+    n_plain = int(counting_plan.LOAD_NS / (costs["scatter"] - costs["planes"]))
+    methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
+    assert methods == ["scatter"] * n_plain + ["planes"] * 2
+
+
+def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = CountingWork(10_000_000, 150, 30, 30.0, 465.0, 120, sparse=False)
+    monkeypatch.setattr(counting_plan, "measure_work", lambda block, offsets: work)
+    assert choose_method(*make_block(10, 30, 1.0)) == "planes"
+
+
+@pytest.mark.usefixtures("no_compile_time")
+@pytest.mark.parametrize(("n_variables", "share"), [(30, 1.0), (100, 0.1)])
+@pytest.mark.parametrize("broken", ["missing", "failing", "wrong"])
+def test_add_block__vector_code_that_fails(
+    monkeypatch: pytest.MonkeyPatch, n_variables: int, share: float, broken: str
+) -> None:
+    def fail(*arguments: object) -> list[IntArray]:
+        if broken == "failing":
+            raise RuntimeError("LLVM IR parsing error")
+        return [np.zeros(4, np.int64), np.zeros(5, np.int64)]
+
+    for module, function in (("planes", "add_planes"), ("held", "find_held")):
+        if broken == "missing":
+            monkeypatch.setitem(sys.modules, f"pmflib.kernels.{module}", None)
+        else:
+            monkeypatch.setattr(f"pmflib.kernels.{module}.{function}", fail)
+    block, offsets = make_block(9000, n_variables, share)
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    reason = {
+        "missing": "ModuleNotFoundError",
+        "failing": "RuntimeError: LLVM",
+        "wrong": "wrong results",
+    }
+    with pytest.warns(RuntimeWarning, match=f"vector code fails .*{reason[broken]}.*plain numba"):
+        add_block(block, offsets, table)
+    # once is enough
+    add_block(block, offsets, table)
+    add_dense(block.codes, offsets, expected)
+    np.testing.assert_array_equal(table, 2 * expected)
+
+
+@pytest.mark.usefixtures("no_compile_time")
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("n_variables", "share"), [(30, 1.0), (100, 0.1), (5, 0.02)])
+def test_add_block__same_counts_by_any_method(n_variables: int, share: float, sparse: bool) -> None:
+    block, offsets = make_block(9000, n_variables, share)
+    table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
+    add_block(block.to_sparse(offsets) if sparse else block, offsets, table)
+    add_dense(block.codes, offsets, expected)
+    np.testing.assert_array_equal(table, expected)

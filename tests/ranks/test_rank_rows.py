@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.datasets import published_factors
+from pmflib.errors import PmfError, RankError
+from pmflib.ranks.rows import select_rank_by_rows
+from pmflib.sampling import sample_codes
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Samples of a model of three states, held-out samples, and counts of the first."""
+    rng = np.random.default_rng(0)
+    prior, factors = published_factors(8, 4, 3, rng)
+    schema = pmf.Schema.from_cardinalities([4] * 8)
+    codes = sample_codes(prior, factors, schema.offsets, 6000, rng, observed=0.8)
+    return codes[:4000], codes[4000:], pmf.count_pairs(codes[:4000], schema)
+
+
+def test_select_rank_by_rows__stays_where_more_states_do_not_help(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_rows(codes, held_out, counts, first=3)
+    assert choice.rank == 3
+    assert [point.rank for point in choice.curve] == [3, 3, 6, 6]
+    mine = max(choice.curve[:2], key=lambda point: point.score)
+    assert (mine.rank, mine.smoothing) == (choice.rank, choice.smoothing)
+    assert mine.below_best <= mine.error
+    assert min(point.below_best for point in choice.curve) == 0
+    assert f"{mine.score:.4f}" in choice.reason or f"rank {mine.rank} is the least" in choice.reason
+
+
+def test_select_rank_by_rows__goes_up_where_they_do_and_repeats_itself(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[1.0])
+    assert choice.rank >= 2
+    assert choice.curve[0].below_best > choice.curve[0].error > 0
+    assert choice == select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[1.0])
+
+
+def test_select_rank_by_rows__ends_at_its_limit(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_rows(codes, held_out, counts, first=1, max_rank=1)
+    assert choice.rank == 1
+    assert choice.reason.endswith("no larger rank was tried")
+
+
+def test_select_rank_by_rows__refuses(drawn):
+    codes, held_out, counts = drawn
+    with pytest.raises(RankError, match=r"first is 0, outside \[1, 512\]"):
+        select_rank_by_rows(codes, held_out, counts, first=0)
+    with pytest.raises(PmfError, match="smoothings is empty"):
+        select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[])
+    with pytest.raises(PmfError, match="held_out has no rows"):
+        select_rank_by_rows(codes, held_out[:0], counts, first=1)
