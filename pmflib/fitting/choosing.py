@@ -36,8 +36,8 @@ _WORK_FOR_ALL_ROUNDS = 1_000_000
 _WORK_FOR_ONE_ROUND = 20_000_000
 _JUDGED_ITERATIONS = 60
 _ITERATIONS = 200
-# n_levels^2 rank times iterations that a fit of very large tables stops at, and the least iterations even so: some
-# minutes, where EM goes on.
+# n_levels^2 rank times iterations that a fit of huge tables stops at, and the least iterations even so: a minute, and
+# EM goes on from there.
 _WORK_OF_A_FIT = 20_000_000_000
 _LEAST_ITERATIONS = 10
 _TOL = 1e-5
@@ -91,12 +91,15 @@ def fit_chosen(
     -----
     Starts are symmetric NMF, CNMF-SPA and shaken marginals; one that refuses the rank is left out.
     Pseudo-counts are chosen on held-out folds from the first of these starts, then the start by the
-    loss. Large tables are judged on one fold; the largest get the first start and no choice. Nor is
-    there a choice where the rank is above what pairs can tell apart: then it is `fit_pairs`.
+    loss. Large tables are judged on one fold; larger ones get the first start and no choice. Where the
+    tables are huge, or the rank is above what pairs can tell apart, it is `fit_pairs`.
     """
     carried = count_carried(counts)
     if rank > carried:
         why = f"pairs tell at most {carried} states apart: random start, few iterations, no pseudo-count"
+        return fit_pairs(counts, rank, rng), Choice("random", 0.0, (why,))
+    if _limit_iterations(counts.schema.n_levels, rank) < _ITERATIONS:
+        why = "huge tables: random start, few iterations, no pseudo-count"
         return fit_pairs(counts, rank, rng), Choice("random", 0.0, (why,))
     starts, notes = _list_starts(rank, int(rng.integers(2**63))), []
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
@@ -109,11 +112,9 @@ def fit_chosen(
         except RankError as error:
             notes.append(f"no {name} start: {error}")
     strength, reason = _choose_strength(starts[next(iter(begun))], counts, rank)
-    limit = _limit_iterations(counts.schema.n_levels, rank)
-    if limit < _ITERATIONS:
-        notes.append(f"{limit} iterations at most, for large tables")
     fits = {
-        name: _polish(marginals, singles, start, strength, limit) for name, start in begun.items()
+        name: _polish(marginals, singles, start, strength, _ITERATIONS)
+        for name, start in begun.items()
     }
     # under one strength all starts lower one loss, so that the training counts can tell
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
@@ -144,7 +145,8 @@ def fit_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solver
     """
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
     begun = start_random(singles, marginals.offsets, rank=rank, rng=rng)
-    return _polish(marginals, singles, begun, 0.0, _PAIR_ITERATIONS)
+    limit = min(_PAIR_ITERATIONS, _limit_iterations(counts.schema.n_levels, rank))
+    return _polish(marginals, singles, begun, 0.0, limit)
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:
