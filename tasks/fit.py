@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pmflib.config import PipelineConfig
 from pmflib.counting.counts import PairCounts
+from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.evaluation import split_folds
 from pmflib.fitting.choosing import group_folds
 from pmflib.fitting.pairwise import Method
@@ -15,7 +16,10 @@ from pmflib.fitting.pairwise import fit as fit_counts
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 
-VERSION = 3
+VERSION = 4
+
+MAX_DIAGNOSED_LEVELS = 2000
+"""Levels up to which the counts are diagnosed: some seconds for the singular values."""
 
 
 @stage(name="fit")
@@ -62,6 +66,8 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
         }
         if result.loss_history:
             summary["loss"] = result.loss_history[-1]
+        if 1 < training.schema.n_variables and training.schema.n_levels <= MAX_DIAGNOSED_LEVELS:
+            summary["diagnosis"] = diagnose(training, result.model).to_json()
         return summary
 
     with timed() as seconds:

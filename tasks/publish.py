@@ -45,6 +45,7 @@ def publish(
         "rows": _summary(store, stages["dataset"]),
         "model": _summary(store, stages["model"]),
         "scores": scores,
+        "warnings": _summary(store, stages["start"]).get("diagnosis", {}).get("warnings", []),
     }
     if "rank" in stages:
         facts["rank"] = _summary(store, stages["rank"])

@@ -253,3 +253,12 @@ def test_stages__start_their_own_workers(pipeline, tmp_path):
     (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(40, (2, 2))))
     dataset = ingest.fn(config)
     assert summary_of(config, count.fn(config, dataset))["samples"] == 40
+
+
+def test_fit__warns_of_states_that_pairs_cannot_tell_apart(fitted):
+    config, stages = fitted
+    diagnosis = summary_of(config, stages["start"])["diagnosis"]
+    assert diagnosis["coverage"] == 1
+    assert diagnosis["warnings"] == []
+    many = summary_of(config, fit.fn(change(config, model={"rank": 5}), stages["counts"]))
+    assert any("the model has 5 states" in text for text in many["diagnosis"]["warnings"])

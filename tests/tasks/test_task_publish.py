@@ -30,6 +30,7 @@ def test_publish__first_model_and_again(published, workers):
     assert facts["config"] == config.digest
     assert (facts["rows"]["rows_in"], facts["model"]["rank"]) == (800, 2)
     assert "quarantine" not in facts
+    assert facts["warnings"] == []
     _, again, live = run_and_publish(config, workers)
     assert (again["verdict"], live) == ("the live model, unchanged", stages["model"])
 
