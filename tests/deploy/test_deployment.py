@@ -230,6 +230,7 @@ def test_nightly__on_a_running_scheduler_gives_the_same_model(site: Site) -> Non
         *("--job-variable", f"env={json.dumps({'PMF_DASK_ADDRESS': address})}"),
     )
     finished = set(json.loads(site.run(sys.executable, "-c", FINISHED, address)))
-    assert {"count_group", "load_group", "run_e_step"} <= finished, finished
+    # EM is too little work here to ask a worker
+    assert {"count_group", "score_group"} <= finished, finished
     assert set(site.query("SELECT state_type FROM task_run")) == {"COMPLETED"}
     assert read_live(config).digest == read_live(Path(site.environment["PMF_CONFIG"])).digest

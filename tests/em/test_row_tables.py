@@ -69,6 +69,7 @@ def test_add_block__every_layout_is_bayes_rule(force, group, missing, rank):
     assert same_bits(dense, sparse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [0, 1, 3])
 def test_add_block__plain_loops_give_the_same_bits(force, monkeypatch, group):
     rng = np.random.default_rng(1)
@@ -92,6 +93,7 @@ def forget_choices():
     em_choice.choose_dense_combined.cache_clear()
 
 
+@pytest.mark.slow
 def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     def fail(*_):
         raise NotImplementedError("no such vectors")
