@@ -154,7 +154,7 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
         for iterate, model in models.items():
             if short and iterate == "late":
                 continue
-            makers = {} if short else list_peers(name, iterate, codes)
+            makers = {} if short else list_peers(name, iterate, codes, offsets, model)
             makers["numpy"] = partial(peers.time_numpy, matrix, offsets, *model)
             makers["scipy"] = partial(peers.time_scipy, matrix, offsets, *model)
             makers[OURS] = partial(peers.timed, partial(make_pass, block, offsets, model))
@@ -222,8 +222,10 @@ def prepare_case(name: str) -> tuple[np.ndarray, np.ndarray, Block, dict[str, An
     return codes, offsets, block, {"initial": initial, "late": go_on(block, offsets, initial, 40)}
 
 
-def list_peers(name: str, iterate: str, codes: np.ndarray) -> dict[str, Callable[[], peers.Timer]]:
-    """Peers with an EM loop of their own, on some of the rows: their initial or their late passes."""
+def list_peers(
+    name: str, iterate: str, codes: np.ndarray, offsets: np.ndarray, model: Any
+) -> dict[str, Callable[[], peers.Timer]]:
+    """Peers with an EM loop of their own, most on some of the rows: their initial or their late passes."""
     _, _, size, rank, observed = CASES[name]
     n_rows = 5000 if rank < 50 else 1000
     initial = iterate == "initial"
@@ -232,6 +234,7 @@ def list_peers(name: str, iterate: str, codes: np.ndarray) -> dict[str, Callable
         "stepmix": partial(peers.time_stepmix, codes, rank, passes, n_rows)
     }
     if initial and observed == 1:
+        makers["mixle"] = partial(peers.time_mixle, codes, offsets, *model)
         makers["pomegranate"] = partial(
             peers.time_pomegranate, codes, size, rank, n_rows // (2 if rank < 50 else 5)
         )

@@ -138,6 +138,53 @@ def time_pomegranate(codes: np.ndarray, cardinality: int, rank: int, n_rows: int
     return slope(fit, 1, 4, len(codes) / n_rows)
 
 
+def time_mixle(
+    codes: np.ndarray, offsets: np.ndarray, prior: np.ndarray, factors: np.ndarray
+) -> Timer:
+    """Mixle: slope of two fits from the given model, complete rows encoded before.
+
+    All rows, since its M-step makes an object per variable and state whatever their number. Initial passes only:
+    it ends a fit whose likelihood no longer gains, whatever the number of passes asked for.
+
+    The compiled engine is asked for: mixle takes it by itself from 1.5 million rows times passes on,
+    and passes of its interpreted engine are many times slower.
+    """
+    from mixle.engines import FUSED_NUMPY_ENGINE
+    from mixle.inference import optimize
+    from mixle.stats import (
+        CompositeDistribution,
+        IntegerCategoricalDistribution,
+        MixtureDistribution,
+        seq_encode,
+    )
+
+    tables = np.split(factors, offsets[1:-1])
+    states = [
+        CompositeDistribution([IntegerCategoricalDistribution(0, table[:, k]) for table in tables])
+        for k in range(prior.size)
+    ]
+    model = MixtureDistribution(states, prior)
+    encoded = seq_encode([tuple(row) for row in codes.tolist()], model=model)
+
+    def fit(n_passes: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fitted = optimize(
+                None,
+                model.estimator(),
+                max_its=n_passes,
+                delta=None,
+                prev_estimate=model,
+                enc_data=encoded,
+                engine=FUSED_NUMPY_ENGINE,
+            )
+        made = fitted.fit_provenance().iterations
+        if made != n_passes:
+            raise RuntimeError(f"mixle made {made} of {n_passes} passes: its slope means nothing.")
+
+    return slope(fit, 1, 5, 1.0)
+
+
 def time_crowdkit(tasks: np.ndarray, workers: np.ndarray, labels: np.ndarray) -> Timer:
     """Crowd-kit's Dawid-Skene: slope of two fits."""
     import pandas as pd
