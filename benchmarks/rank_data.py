@@ -4,7 +4,8 @@
 
 prints for each set the choice and its reason, the curve, and the process CPU seconds. For nltcs and plants
 ranks are also judged on the validation samples; the rank and smoothing chosen are then fitted as the
-pipeline does, and the log-likelihood per test sample printed. Single-threaded.
+pipeline does, and the log-likelihood per test sample printed. With --plot FILE.png (or .svg) the curves are
+drawn too, with the standard errors of the differences from the best score as bars. Single-threaded.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads
@@ -21,13 +22,16 @@ import csv
 import gzip
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from plots import Curve, Panel, add_plot_option, draw_panels
 
 import pmflib as pmf
 from pmflib.errors import ConvergenceWarning
-from pmflib.ranks.rows import select_rank_by_rows
+from pmflib.ranks.rows import RowChoice, RowScore, select_rank_by_rows
+from pmflib.ranks.search import RankScore
 from pmflib.ranks.selection import RankChoice, select_rank
 
 # columns of more distinct texts are no questions
@@ -87,8 +91,8 @@ def select_by_pairs(name: str, codes: np.ndarray, sizes: list[int]) -> RankChoic
     return choice
 
 
-def select_by_rows(folder: Path) -> None:
-    """Print the choice by validation samples, and the test score of the model the pipeline would fit."""
+def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
+    """Print both choices, by pairs and by samples, and the test score of the model the pipeline would fit."""
     codes, validation, test = (read_binary(folder, part) for part in ("train", "valid", "test"))
     sizes = [2] * codes.shape[1]
     by_pairs = select_by_pairs(folder.name, codes, sizes)
@@ -104,6 +108,39 @@ def select_by_rows(folder: Path) -> None:
         start = pmf.fit(counts, choice.rank).model
         found = pmf.fit_em(codes, start, validation=validation, smoothing=choice.smoothing)
     print(f"  test: {found.model.log_prob(test).mean():.4f} nats per sample", flush=True)
+    return by_pairs, choice
+
+
+def make_pairs_panel(name: str, choice: RankChoice) -> Panel:
+    """The curve by pairs."""
+    curve = make_curve(f"pseudo-count {choice.curve[0].strength:g}", choice.curve)
+    return make_panel(f"{name}, by pairs", "pair", choice, [curve])
+
+
+def make_rows_panel(name: str, choice: RowChoice) -> Panel:
+    """The curve by samples for each smoothing."""
+    curves = [
+        make_curve(f"smoothing {each:g}", [p for p in choice.curve if p.smoothing == each])
+        for each in sorted({point.smoothing for point in choice.curve})
+    ]
+    return make_panel(f"{name}, by samples", "sample", choice, curves)
+
+
+def make_curve(label: str, points: Sequence[RankScore] | Sequence[RowScore]) -> Curve:
+    """Scores less the best score: differences are far below the scores, and the errors are theirs."""
+    return Curve(
+        label,
+        [point.rank for point in points],
+        [-point.below_best for point in points],
+        [point.error for point in points],
+    )
+
+
+def make_panel(title: str, unit: str, choice: RankChoice | RowChoice, curves: list[Curve]) -> Panel:
+    """The curves of a choice, under an axis that says what the best score is."""
+    best = max(point.score for point in choice.curve)
+    y_name = f"score less the best, {best:.6g} nats per {unit}"
+    return Panel(title, "rank", y_name, curves, chosen=choice.rank, whole=True)
 
 
 def main() -> None:
@@ -111,14 +148,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--sets", default="votes,nltcs,plants,ml-100k,pisa2009")
+    add_plot_option(parser)
     options = parser.parse_args()
+    panels = []
     readers = {"votes": read_votes, "ml-100k": read_ratings, "pisa2009": read_survey}
     for name in options.sets.split(","):
         folder = options.data / name
         if name in readers:
-            select_by_pairs(name, *readers[name](folder))
+            panels.append(make_pairs_panel(name, select_by_pairs(name, *readers[name](folder))))
         else:
-            select_by_rows(folder)
+            by_pairs, by_rows = select_by_rows(folder)
+            panels += [make_pairs_panel(name, by_pairs), make_rows_panel(name, by_rows)]
+    if options.plot:
+        draw_panels(panels, options.plot)
 
 
 if __name__ == "__main__":

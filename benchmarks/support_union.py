@@ -8,7 +8,7 @@ standard deviation of the published estimate (group lasso on the fourth-order mo
 many trials it is exact, and the same for conic generators of the covariance. The second prints what the
 published moment of the swimmer is, the regularisation path of its distinct pixels under random weights, and
 its conic generators; with --interior also the published path as a general interior-point solver (cvxpy)
-finds it, on the uncentred moment.
+finds it, on the uncentred moment. With --plot FILE.png (or .svg) what is printed is drawn too.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads
@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from plots import Curve, Panel, add_plot_option, draw_panels
 
 from pmflib.solvers.column_moments import ColumnMoments
 from pmflib.solvers.conic import order_generators
@@ -46,10 +47,12 @@ def draw_columns(n_rows: int, n_columns: int, spread: float, seed: int) -> np.nd
     return mixing @ sources + 0.01 * rng.standard_normal((n_rows, n_columns))
 
 
-def run_synthetic(trials: int) -> None:
-    """Print the table of the published figure."""
+def run_synthetic(trials: int) -> list[Panel]:
+    """Print the table of the published figure; a panel for each number of rows."""
+    panels = []
     print("rows columns | group lasso: mean +- sd, exact, ms | conic: mean +- sd, exact, ms")
     for n_rows, spread in SETTINGS:
+        history: dict[str, list[list[int]]] = {"lasso": [], "conic": []}
         for n_columns in COLUMNS:
             found: dict[str, list[int]] = {"lasso": [], "conic": []}
             spent = dict.fromkeys(found, 0.0)
@@ -67,9 +70,18 @@ def run_synthetic(trials: int) -> None:
                 for name, ranks in found.items()
             ]
             print(f"{n_rows:4d} {n_columns:7d} | " + " | ".join(parts), flush=True)
+            for name, ranks in found.items():
+                history[name].append(ranks)
+        curves = [
+            Curve(label, COLUMNS, np.mean(history[name], axis=1), np.std(history[name], axis=1))
+            for name, label in (("lasso", "group lasso"), ("conic", "conic generators"))
+        ]
+        title = f"{n_rows} rows, {trials} trials: mean and standard deviation"
+        panels.append(Panel(title, "columns", "rank found", curves, truth=RANK))
+    return panels
 
 
-def run_swimmer(folder: Path) -> None:
+def run_swimmer(folder: Path) -> Panel:
     """Print the regularisation path of the swimmer, and its conic generators."""
     pixels = read_pixels(folder)
     print(f"{pixels.shape[1]} images of {np.unique(pixels.sum(axis=0))} pixels each")
@@ -79,7 +91,8 @@ def run_swimmer(folder: Path) -> None:
     weights = np.random.default_rng(0).random(len(distinct))
     moment = ColumnMoments.of_columns(distinct, weights=weights).to_cumulant_moment()
     print(f"{len(distinct)} distinct pixels, random weights: strength, rows in use, relative error")
-    for found in trace_supports(moment, [10.0**power for power in range(-10, -1)]):
+    path = list(trace_supports(moment, [10.0**power for power in range(-10, -1)]))
+    for found in path:
         print(f"  {found.strength:7.0e} {found.rank:3d} {found.error:8.4f}")
     for name, gram in (
         ("all pixels", ColumnMoments.of_columns(pixels).to_gram()),
@@ -87,9 +100,11 @@ def run_swimmer(folder: Path) -> None:
     ):
         order = order_generators(gram)
         print(f"conic generators, {name}: {order.rank}, costs rise {order.rise:.3g} times")
+    title = f"{len(distinct)} distinct pixels, random weights"
+    return make_path_panel(title, [(found.strength, found.rank) for found in path])
 
 
-def run_interior(folder: Path) -> None:
+def run_interior(folder: Path) -> Panel:
     """Print the path of the uncentred moment by a general solver, rows in use being those above 1e-6.
 
     All images have equally many pixels, so that this moment is -2 c^2 m m' with m the mean image: any
@@ -104,13 +119,22 @@ def run_interior(folder: Path) -> None:
     moment = -2 * pixels.sum(axis=0)[0] ** 2 * np.outer(mean, mean)
     unit = np.abs(moment).max()
     print(f"uncentred: {always.sum()} pixels always on, {len(limbs)} distinct others")
+    path = []
     for power in range(-5, 10, 2):
         found = cvxpy.Variable(moment.shape)
         loss = cvxpy.sum_squares(moment / unit - moment / unit @ found) / 2
         penalty = 10.0**power / unit**2 * cvxpy.sum(cvxpy.norm(found, 2, axis=1))
         cvxpy.Problem(cvxpy.Minimize(loss + penalty)).solve(solver=cvxpy.CLARABEL)
         norms = np.linalg.norm(found.value, axis=1)
-        print(f"  1e{power:+03d} {(norms > 1e-6).sum():3d} rows in use")
+        path.append((10.0**power, int((norms > 1e-6).sum())))
+        print(f"  1e{power:+03d} {path[-1][1]:3d} rows in use")
+    return make_path_panel("uncentred moment, interior point", path)
+
+
+def make_path_panel(title: str, path: list[tuple[float, int]]) -> Panel:
+    """Rows in use by the strength of the penalty; nothing is repeated, so that there are no bars."""
+    strengths, ranks = zip(*path, strict=True)
+    return Panel(title, "strength", "rows in use", [Curve("group lasso", strengths, ranks)])
 
 
 def read_pixels(folder: Path) -> np.ndarray:
@@ -125,13 +149,16 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--swimmer", type=Path, help="folder of swimmer_clean.txt.gz")
     parser.add_argument("--interior", action="store_true", help="with --swimmer; takes cvxpy")
+    add_plot_option(parser)
     options = parser.parse_args()
     if options.swimmer:
-        run_swimmer(options.swimmer)
+        panels = [run_swimmer(options.swimmer)]
         if options.interior:
-            run_interior(options.swimmer)
+            panels.append(run_interior(options.swimmer))
     else:
-        run_synthetic(options.trials)
+        panels = run_synthetic(options.trials)
+    if options.plot:
+        draw_panels(panels, options.plot)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     described = [(k, model[k]) for k in known]
     if "rank" in facts:
         described += [("why this rank", reason) for reason in facts["rank"]["reasons"]]
+    described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     tables.append(make_table("Model", ("what", "value"), described))
     if scores.get("hidden_cells"):

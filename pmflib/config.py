@@ -346,7 +346,7 @@ def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) 
             'path = "store"  # results, and what is needed to go on from them',
             "",
             "[model]",
-            f"rank = {rank}  # number of latent states: compare the scores of several",
+            f'rank = {rank}  # number of latent states; "auto" chooses it on held-out counts and samples',
             "",
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",

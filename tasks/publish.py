@@ -31,7 +31,7 @@ def publish(
 
     Returns
     -------
-    Facts for people: what is live and why, rows, scores, and where the quarantine is, if anything went there.
+    Facts for people: what is live, where and why, rows, scores, and where the quarantine is, if anything went there.
     """
     store = open_store(config)
     report("publish", 0, 1)
@@ -53,7 +53,8 @@ def publish(
         facts["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
     write_run(store, config.name, {**stages, "live": live}, facts)
     report("publish", 1, 1, verdict)
-    return facts
+    # not recorded: a store may be moved
+    return facts | {"live": str(store.locate(live) / "model")}
 
 
 def _choose(

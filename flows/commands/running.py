@@ -72,7 +72,9 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
     under_way = sorted(path.name[:12] for path in (store.root / "work").iterdir())
     last = read_run(store, checked.name)
-    facts = {} if last is None else last[1]
+    facts = {}
+    if last is not None:
+        facts = {**last[1], "live": str(store.root / last[0]["live"].path / "model")}
     current = facts.get("config") == checked.digest
     if as_json:
         print_json({"artefacts": kinds, "unfinished": under_way, "run": facts, "current": current})

@@ -74,6 +74,7 @@ def test_make_facts_tables__what_was_not_used_is_named():
 
 def test_make_facts_tables__why_the_rank_was_chosen():
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
+    model["notes"] = ["pseudo-count 0.3: [best]"]
     facts = {"rows": {}, "model": model, "scores": {}, "rank": {"reasons": ["by pairs: [2]"]}}
     facts["warnings"] = ["rank 2 is above [1]"]
     file = io.StringIO()
@@ -81,4 +82,5 @@ def test_make_facts_tables__why_the_rank_was_chosen():
         Console(file=file, width=100).print(table)
     assert "why this rank" in file.getvalue()
     assert "by pairs: [2]" in file.getvalue()
+    assert "pseudo-count 0.3: [best]" in file.getvalue()
     assert "rank 2 is above [1]" in file.getvalue()

@@ -112,14 +112,17 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
 
 
 def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
-    config, _, _ = ran
+    config, facts, _ = ran
     answers = {}
     for verb in (["status"], ["query", "party given v03=1 and v04=0"], ["log"]):
         assert call(monkeypatch, verb[0], config, *verb[1:], "--json") == 0
         answers[verb[0]] = json.loads(capsys.readouterr().out)
         assert call(monkeypatch, verb[0], config, *verb[1:]) == 0
-        assert capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert shown
+        assert (facts["live"] in shown) == (verb[0] == "status")
     assert answers["status"]["current"] is True
+    assert answers["status"]["run"]["live"] == facts["live"]
     assert answers["status"]["artefacts"]["model"] == 1
     assert answers["query"]["best"] == {"party": "1"}
     assert sum(item["probability"] for item in answers["query"]["levels"]) == pytest.approx(1)

@@ -1,6 +1,7 @@
 import pytest
 from pipelines import as_wide, draw_codes, make_schema, run_to_model
 
+from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from pmflib.store.runs import read_run
 from tasks.evaluate import evaluate
@@ -30,6 +31,7 @@ def test_publish__first_model_and_again(published, workers):
     assert facts["config"] == config.digest
     assert (facts["rows"]["rows_in"], facts["model"]["rank"]) == (800, 2)
     assert "quarantine" not in facts
+    assert JointPMF.load(facts["live"]).rank == 2
     assert facts["warnings"] == []
     _, again, live = run_and_publish(config, workers)
     assert (again["verdict"], live) == ("the live model, unchanged", stages["model"])
