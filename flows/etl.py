@@ -80,6 +80,6 @@ def run_to_model(config: PipelineConfig, address: str) -> dict[str, Reference]:
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)
         config = settle(config, stages["rank"])
-    start = fit(config, counts)
+    start = fit(config, counts, stages.get("rank"))
     model = refine(config, dataset, counts, start, address)
     return {**stages, "start": start, "model": model}

@@ -16,9 +16,9 @@ from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.census import Census, make_label_schema, take_census
-from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes
+from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
-from pmflib.crowd.votes import extend_offsets, weigh_votes
+from pmflib.crowd.votes import extend_offsets
 from pmflib.em.statistics import EMStatistics
 from pmflib.errors import PmfError, SchemaError
 from pmflib.ingest import Source, digest_source, find_sources
@@ -244,18 +244,14 @@ def _label(
         (path, str(folder / LABELS / f"part-{place:05}.parquet"))
         for place, path in enumerate(parts)
     ]
-    annotators = fit.annotators
-    n_workers, n_classes = annotators.mass.shape[:2]
-    log_prior, weights = annotators.take_logs()
-    weights = np.concatenate([weights, weigh_votes(n_workers, n_classes, annotators.rule.votes)])
+    n_workers = len(fit.annotators.mass)
     counted = map_items(
         client,
         label_partition,
         items,
         n_workers,
         tuple(classes),
-        log_prior,
-        weights,
+        *weigh_levels(fit.annotators),
         on_result=lambda done: report("label", done, len(items)),
     )
     return sum(counted, np.zeros(n_workers, np.int64))

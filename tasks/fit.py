@@ -23,7 +23,7 @@ MAX_DIAGNOSED_LEVELS = 2000
 
 
 @stage(name="fit")
-def fit(config: PipelineConfig, counts: Reference) -> Reference:
+def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None) -> Reference:
     """Fit a model to the counts of the training folds.
 
     Parameters
@@ -32,6 +32,8 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
         The pipeline.
     counts
         What `count` returned.
+    rank
+        What `select` returned, where it chose the rank: the model's lineage names it.
 
     Returns
     -------
@@ -74,7 +76,7 @@ def fit(config: PipelineConfig, counts: Reference) -> Reference:
         report("fit", 0, 1)
         entry = store.build(
             "start",
-            inputs={"counts": counts},
+            inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
             options={
                 "rank": config.model.settled_rank,
                 "method": config.start_method,

@@ -20,9 +20,10 @@ from pmflib.crowd.passes import (
     score_items,
     score_votes,
     split_rows,
+    weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
-from pmflib.crowd.votes import add_votes, weigh_votes
+from pmflib.crowd.votes import add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.solvers.confusion import Order
@@ -173,15 +174,8 @@ def _cut(answers: Answers) -> list[SparseBlock]:
     return [add_votes(block, answers.n_workers, answers.n_classes) for block in blocks]
 
 
-def _weigh(answers: Answers, annotators: Annotators) -> tuple[FloatArray, FloatArray]:
-    """Weights of the classes, and of answers and votes."""
-    log_prior, weights = annotators.take_logs()
-    votes = weigh_votes(answers.n_workers, answers.n_classes, annotators.rule.votes)
-    return log_prior, np.concatenate([weights, votes])
-
-
 def _score(answers: Answers, blocks: Sequence[SparseBlock], annotators: Annotators) -> FloatArray:
-    weights = _weigh(answers, annotators)
+    weights = weigh_levels(annotators)
     parts = [score_items(block, answers.n_workers, *weights) for block in blocks]
     return np.concatenate(parts) if parts else np.empty((0, answers.n_classes))
 
@@ -196,7 +190,7 @@ def _start_from_moments(
         answers.n_workers,
         answers.n_classes,
         method,
-        judge=lambda found: evaluate(*_weigh(answers, found)).log_likelihood,
+        judge=lambda found: evaluate(*weigh_levels(found)).log_likelihood,
         rng=rng,
         order=order,
     )

@@ -104,6 +104,14 @@ def run_passes(
     return fit
 
 
+def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray]:
+    """Weights of the classes, (n_classes,), and of all levels, answers and then votes, (n_levels, n_classes); nats."""
+    log_prior, weights = annotators.take_logs()
+    n_annotators, n_classes = annotators.mass.shape[:2]
+    votes = weigh_votes(n_annotators, n_classes, annotators.rule.votes)
+    return log_prior, np.concatenate([weights, votes])
+
+
 def evaluate_blocks(
     blocks: Iterable[SparseBlock],
     n_annotators: int,

@@ -15,7 +15,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.errors import RankError
-from pmflib.solvers.composite import fit_composite
+from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.solvers.pairwise import Parameters
 from pmflib.solvers.random_start import start_random
 from pmflib.solvers.result import SolverResult
@@ -43,8 +43,6 @@ _LEAST_ITERATIONS = 10
 _TOL = 1e-5
 # Iterations of a start that is not to converge: with more states than pairs can tell apart, the rest fits noise.
 _PAIR_ITERATIONS = 50
-# Held-out pairs that a model rules out count as this likely.
-_LEAST = 1e-9
 _OPENING = 0.05
 
 Start = Callable[[Marginals, FloatArray], Parameters]
@@ -264,8 +262,7 @@ def _judge(
         begun = start(marginals, singles)
         for strength in STRENGTHS:
             found = _polish(marginals, singles, begun, strength, _JUDGED_ITERATIONS)
-            model = (found.factors * found.prior) @ found.factors.T
-            score = np.vdot(held_out, np.log(np.maximum(model, _LEAST))) / held_out.sum()
+            score = score_pairs(held_out[None], (found.prior, found.factors))[0] / held_out.sum()
             scores[strength] += float(score) / len(rounds)
     return scores
 
@@ -273,17 +270,4 @@ def _judge(
 def _polish(
     marginals: Marginals, singles: FloatArray, begun: Parameters, strength: float, max_iter: int
 ) -> SolverResult:
-    """Raise the composite likelihood from a start, under pseudo-counts shaped by the marginals."""
-    sizes = np.diff(marginals.offsets)
-    return fit_composite(
-        marginals.pairs,
-        marginals.offsets,
-        marginals.observed,
-        initial=begun,
-        weights=marginals.support,
-        pseudo_counts=strength * singles * np.repeat(sizes, sizes),
-        # as many for a state as it has, on average, for a variable
-        state_pseudo_count=strength * float(sizes.mean()),
-        max_iter=max_iter,
-        tol=_TOL,
-    )
+    return raise_likelihood(marginals, singles, begun, strength, max_iter=max_iter, tol=_TOL)

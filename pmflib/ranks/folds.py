@@ -9,7 +9,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals, estimate_singles
-from pmflib.solvers.composite import fit_composite
+from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.solvers.pairwise import Parameters, normalise_blocks, spread_pairs
 from pmflib.solvers.procrustes import root_of
 from pmflib.solvers.random_start import start_random
@@ -28,8 +28,6 @@ _TURN_TOL = 1e-4
 _TOL = 5e-5
 # Share of the shaken marginals mixed into every start: states that came out equal part again.
 _OPENING = 0.02
-# Held-out pairs that a model rules out count as this likely.
-_LEAST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,30 +158,11 @@ def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     starts = [_move(fold, each, rank) for each in job.near]
     if not any(each[0].size == rank for each in job.near):
         starts.append(_begin(fold, rank, job.seed))
-    tried = [_raise_likelihood(fold, start, job.strength, _TRIED) for start in starts]
+    tried = [_raise(fold, start, job.strength, _TRIED) for start in starts]
     best = min(tried, key=lambda each: each.loss_history[-1])
-    found = _raise_likelihood(fold, (best.prior, best.factors), job.strength, _ITERATIONS)
+    found = _raise(fold, (best.prior, best.factors), job.strength, _ITERATIONS)
     parameters = found.prior, found.factors
     return RankFit(parameters, found.loss_history[-1], score_pairs(fold.held_out, parameters))
-
-
-def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
-    """Log-likelihood of pairs, nats, by table.
-
-    Parameters
-    ----------
-    tables
-        Of shape (n_parts, n_levels, n_levels).
-    parameters
-        Prior (rank,) and factors (n_levels, rank).
-
-    Returns
-    -------
-    float64 of shape (n_parts,). A pair that the model rules out counts as one in a billion.
-    """
-    prior, factors = parameters
-    logs = np.log(np.maximum((factors * prior) @ factors.T, _LEAST))
-    return np.array([np.vdot(table, logs) for table in tables])
 
 
 def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
@@ -221,21 +200,7 @@ def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
     return parameters
 
 
-def _raise_likelihood(
-    fold: RankFold, begun: Parameters, strength: float, max_iter: int
-) -> SolverResult:
-    """Raise the composite likelihood under pseudo-counts shaped by the marginals."""
-    marginals = fold.marginals
-    sizes = np.diff(marginals.offsets)
-    return fit_composite(
-        marginals.pairs,
-        marginals.offsets,
-        marginals.observed,
-        initial=begun,
-        weights=marginals.support,
-        pseudo_counts=strength * fold.singles * np.repeat(sizes, sizes),
-        # as many for a state as it has, on average, for a variable
-        state_pseudo_count=strength * float(sizes.mean()),
-        max_iter=max_iter,
-        tol=_TOL,
+def _raise(fold: RankFold, begun: Parameters, strength: float, max_iter: int) -> SolverResult:
+    return raise_likelihood(
+        fold.marginals, fold.singles, begun, strength, max_iter=max_iter, tol=_TOL
     )

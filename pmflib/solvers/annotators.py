@@ -13,6 +13,7 @@ from scipy.special import digamma
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
+from pmflib.solvers.pairwise import FLOOR
 
 FIRST_STRENGTH = 4.0
 """Strength to begin with, and the mode of its own prior, a Gamma distribution of shape 2."""
@@ -27,8 +28,6 @@ HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
 SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
-FLOOR = 1e-300
-"""Probabilities are floored here before their logarithm is taken."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import pytest
 import pmflib as pmf
 from pmflib.datasets import published_factors
 from pmflib.errors import PmfError, RankError
+from pmflib.fitting.composite_likelihood import score_pairs
 from pmflib.ranks import selection as rank_selection
-from pmflib.ranks.folds import RankJob, deal_rounds, fit_rank, score_pairs
+from pmflib.ranks.folds import RankJob, deal_rounds, fit_rank
 from pmflib.ranks.search import compare_paired, make_ladder
 from pmflib.ranks.selection import select_rank
 from pmflib.sampling import sample_codes

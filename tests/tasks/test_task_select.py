@@ -10,6 +10,7 @@ from pmflib.errors import ConfigError, PmfError
 from pmflib.ranks import selection as rank_selection
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.lineage import trace
 from tasks import select as stage
 from tasks.count import count
 from tasks.fit import fit
@@ -44,6 +45,10 @@ def test_select__finds_the_coin_and_says_why(counted, workers):
     settled = settle(config, reference)
     assert settled.model.settled_rank == 2
     assert settled.em == config.em
+    # the lineage of the model leads to the choice
+    store = Store(config.resolve("store"))
+    start = fit.fn(settled, counts, reference)
+    assert {"rank", "counts"} <= {step.role for step in trace(store, start)}
 
 
 def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers, monkeypatch):

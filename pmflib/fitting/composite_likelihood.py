@@ -1,0 +1,72 @@
+"""Composite likelihood of pairs: raised under pseudo-counts, and taken on pairs that were held out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.counting.marginals import Marginals
+from pmflib.em.statistics import Smoothing
+from pmflib.solvers.composite import fit_composite
+from pmflib.solvers.pairwise import Parameters
+from pmflib.solvers.result import SolverResult
+
+# Held-out pairs that a model rules out count as this likely.
+_LEAST = 1e-9
+
+
+def raise_likelihood(
+    marginals: Marginals,
+    singles: FloatArray,
+    begun: Parameters,
+    strength: float,
+    *,
+    max_iter: int,
+    tol: float,
+) -> SolverResult:
+    """Raise the composite likelihood from a start, pairs weighing as their support, under shaped pseudo-counts.
+
+    Parameters
+    ----------
+    marginals
+        Of the training samples.
+    singles
+        float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
+    begun
+        Prior (rank,) and factors (n_levels, rank).
+    strength
+        Mean pseudo-count per level and state, at least 0; see `Smoothing.shaped_by`.
+    max_iter, tol
+        As in `fit_composite`.
+    """
+    smoothing = Smoothing.shaped_by(singles, marginals.offsets, strength)
+    return fit_composite(
+        marginals.pairs,
+        marginals.offsets,
+        marginals.observed,
+        initial=begun,
+        weights=marginals.support,
+        pseudo_counts=smoothing.levels,
+        state_pseudo_count=smoothing.state,
+        max_iter=max_iter,
+        tol=tol,
+    )
+
+
+def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
+    """Log-likelihood of pairs, nats, by table.
+
+    Parameters
+    ----------
+    tables
+        Of shape (n_parts, n_levels, n_levels).
+    parameters
+        Prior (rank,) and factors (n_levels, rank).
+
+    Returns
+    -------
+    float64 of shape (n_parts,). A pair that the model rules out counts as one in a billion.
+    """
+    prior, factors = parameters
+    logs = np.log(np.maximum((factors * prior) @ factors.T, _LEAST))
+    return np.array([np.vdot(table, logs) for table in tables])
