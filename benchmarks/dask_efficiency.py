@@ -30,7 +30,7 @@ from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import choice as counting_plan
 from pmflib.datasets import planted_factors
-from pmflib.em.statistics import EMStatistics
+from pmflib.em.runs import merge_each
 from pmflib.parallel import keep_loaded, open_client, start_blocks, start_workers
 from pmflib.passes import Group, count_group, load_group, merge_tables, run_e_step
 from pmflib.plan import COUNTING, group_blocks
@@ -43,7 +43,7 @@ SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors(SCHEMA.cardinalities, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable, Callable, tuple]] = {
     "counting": (count_group, merge_tables, (SCHEMA.offsets,)),
-    "EM": (run_e_step, EMStatistics.merge, (SCHEMA.offsets, *MODEL)),
+    "EM": (run_e_step, merge_each, (SCHEMA.offsets, [MODEL])),
 }
 """Function, merge and what all groups share."""
 TARGETS = {"threads": (0.004, 0.92, 64), "processes": (0.1, 0.80, 8)}

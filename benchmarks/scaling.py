@@ -32,7 +32,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import choice as counting_plan
 from pmflib.datasets import planted_factors
-from pmflib.em.statistics import EMStatistics
+from pmflib.em.runs import merge_each
 from pmflib.parallel import open_client, run_blocks, start_workers
 from pmflib.passes import count_group, merge_tables, run_e_step
 from pmflib.plan import COUNTING, group_blocks
@@ -110,7 +110,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
         def make_passes(items: list[list[BlockReference]], n: int) -> None:
             # the M-step is a division of two small tables
             for _ in range(n):
-                run_blocks(client, run_e_step, items, EMStatistics.merge, offsets, *model)
+                run_blocks(client, run_e_step, items, merge_each, offsets, [model])
 
         count([blocks[:1]])
         make_passes([blocks[:1]], 1)
