@@ -28,9 +28,10 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.samples import read_block
+from tasks.curves import draw_curves, tabulate_curves
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 TRAINING_ROWS = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""
@@ -39,7 +40,6 @@ CURVE = "curve.json"
 
 # Blocks that samples are taken from, spread over the dataset: sources are often sorted.
 _BLOCKS = 16
-_BAR = 30
 
 
 @stage(name="select")
@@ -87,7 +87,7 @@ def select(
         )
         report("select", 1, 1, f"rank {entry.summary['rank']}")
         publish_facts(entry, seconds())
-        _publish_curve(store, entry)
+        _publish_curves(entry)
     return entry.reference
 
 
@@ -97,46 +97,6 @@ def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
     assert entry is not None
     model = config.model.model_copy(update={"rank": entry.summary["rank"]})
     return config.model_copy(update={"model": model})
-
-
-def draw_curve(choice: Mapping[str, Any]) -> str:
-    """Both curves as Markdown: a table each, with bars for how far below the best a rank is.
-
-    Parameters
-    ----------
-    choice
-        As the stage writes it: `RankChoice` and `RowChoice` as plain JSON types.
-    """
-    parts = []
-    for name, unit, strength in (("pairs", "pair", "strength"), ("rows", "sample", "smoothing")):
-        part = choice[name]
-        if part is None:
-            continue
-        points = part["curve"]
-        most = max(point["below_best"] for point in points) or 1.0
-        lines = [
-            f"## Held-out log-likelihood by rank, nats per {unit}",
-            "",
-            part["reason"],
-            "",
-            "| rank | pseudo-count | score | below the best | standard error | |",
-            "| ---: | ---: | ---: | ---: | ---: | :--- |",
-        ]
-        for point in points:
-            bar = "█" * round(_BAR * point["below_best"] / most)
-            mark = " ← chosen" if _is_choice(point, part, strength) else ""
-            lines.append(
-                f"| {point['rank']} | {point[strength]:g} | {point['score']:.6g} | "
-                f"{point['below_best']:.2g} | {point['error']:.2g} | {bar}{mark} |"
-            )
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def _is_choice(point: Mapping[str, Any], part: Mapping[str, Any], strength: str) -> bool:
-    # all ranks of the pairs' curve stand under one strength, maybe not the chosen one
-    same = strength == "strength" or point[strength] == part[strength]
-    return bool(point["rank"] == part["rank"] and same)
 
 
 def _write(
@@ -171,7 +131,7 @@ def _write(
         )
     content = {"pairs": asdict(pairs), "rows": None if rows is None else asdict(rows)}
     (folder / CURVE).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
-    return _summarise(pairs, rows, notes)
+    return {**_summarise(pairs, rows, notes), "curves": tabulate_curves(content)}
 
 
 def _summarise(pairs: RankChoice, rows: RowChoice | None, notes: Sequence[str]) -> dict[str, Any]:
@@ -223,9 +183,8 @@ def _take_rows(
     return np.concatenate(taken)
 
 
-def _publish_curve(store: Store, entry: Entry) -> None:
+def _publish_curves(entry: Entry) -> None:
     """Show both curves in Prefect."""
-    if TaskRunContext.get() is None:
-        return
-    content = json.loads((store.locate(entry.reference) / CURVE).read_text("utf-8"))
-    create_markdown_artifact(key="pmf-rank-curve", markdown=draw_curve(content), description="rank")
+    if TaskRunContext.get() is not None:
+        drawn = draw_curves(entry.summary["curves"])
+        create_markdown_artifact(key="pmf-rank-curve", markdown=drawn, description="rank")

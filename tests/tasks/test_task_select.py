@@ -13,9 +13,10 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.lineage import trace
 from tasks import select as stage
 from tasks.count import count
+from tasks.curves import draw_curves, tabulate_curves
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.select import CURVE, draw_curve, select, settle
+from tasks.select import CURVE, select, settle
 
 SIZES = (3, 2, 4, 2)
 
@@ -62,7 +63,7 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     again = select.fn(config, dataset, counts, workers)
     assert again.identity != reference.identity
     assert again.digest == reference.digest
-    drawn = draw_curve(json.loads(content))
+    drawn = draw_curves(tabulate_curves(json.loads(content)))
     assert drawn.count("← chosen") == 2
     assert drawn.count("\n| ---: |") == 2
     assert "█" in drawn
@@ -74,10 +75,8 @@ def test_select__without_validation_folds_the_pairs_decide(counted, workers):
     summary = summary_of(config, reference)
     assert summary["rank"] == summary["rank_by_pairs"]
     assert summary["smoothing"] is None
-    drawn = draw_curve(
-        json.loads((Store(config.resolve("store")).locate(reference) / CURVE).read_text())
-    )
-    assert drawn.count("← chosen") == 1
+    assert len(summary["curves"]) == 1
+    assert draw_curves(summary["curves"]).count("← chosen") == 1
 
 
 def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monkeypatch):
