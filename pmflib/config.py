@@ -309,7 +309,9 @@ def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
     return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")
 
 
-def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) -> str:
+def draft_config(
+    source: SourceConfig, *, rank: int | Literal["auto"], notes: Sequence[str] = ()
+) -> str:
     """Draft a configuration file for a person to review.
 
     Parameters
@@ -317,7 +319,7 @@ def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) 
     source
         Where the data are; defaults are left out.
     rank
-        Number of latent states to begin with.
+        Number of latent states, or "auto".
     notes
         What the reviewer should look at, as comments.
 
@@ -346,7 +348,7 @@ def draft_config(source: SourceConfig, *, rank: int, notes: Sequence[str] = ()) 
             'path = "store"  # results, and what is needed to go on from them',
             "",
             "[model]",
-            f'rank = {rank}  # number of latent states; "auto" chooses it on held-out counts and samples',
+            f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
             "",
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",

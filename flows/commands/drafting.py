@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -51,7 +51,10 @@ def infer(
         int, typer.Option(min=2, help="More distinct numbers are cut into bins.")
     ] = 32,
     bins: Annotated[int, typer.Option(min=2, help="Bins of a continuous column.")] = 8,
-    rank: Annotated[int, typer.Option(min=1, help="Number of latent states to begin with.")] = 8,
+    rank: Annotated[
+        str,
+        typer.Option(help="Number of latent states; auto: chosen on held-out counts and samples."),
+    ] = "8",
     output: Annotated[Path, typer.Option(help="Folder for schema.json and pipeline.toml.")] = Path(
         "."
     ),
@@ -64,6 +67,7 @@ def infer(
     """
     from pmflib.ingest import draft_schema, find_sources, number_columns
 
+    chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml")
     if existing := [str(target) for target in targets if target.exists()]:
         raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
@@ -91,7 +95,7 @@ def infer(
     )
     output.mkdir(parents=True, exist_ok=True)
     schema.save(targets[0], review=notes)
-    targets[1].write_text(draft_config(relate(source, output), rank=rank, notes=notes), "utf-8")
+    targets[1].write_text(draft_config(relate(source, output), rank=chosen, notes=notes), "utf-8")
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return
@@ -106,6 +110,14 @@ def infer(
         markup=False,
         highlight=False,
     )
+
+
+def _read_rank(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"--rank is {text!r}; give a whole number of at least 1, or auto")
+    return int(text)
 
 
 def relate(source: SourceConfig, base: Path) -> SourceConfig:

@@ -173,6 +173,12 @@ def test_infer__tabs_and_no_header(call, tmp_path):
     assert load_config("pipeline.toml").source.columns == ("c1", "c2", "c3")
 
 
+def test_infer__rank_left_open(call, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n2,1\n")
+    assert call("infer", "a.csv", "--rank", "auto")[0] == 0
+    assert load_config("pipeline.toml").model.rank == "auto"
+
+
 def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
     assert call("infer", "a.csv", "--output", "p/q/r")[0] == 0
@@ -190,6 +196,7 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
         (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "no column 'id'"),
         (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "needs the column names"),
         (["infer", "d.csv"], 3, "--columns or --no-header"),
+        (["infer", "a.csv", "--rank", "0"], 2, "--rank is '0'; give a whole number"),
         (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "give it or --columns"),
         (["query", "p.toml", "a"], 4, "has no live model yet; `pmf run` makes one"),
         (["log", "p.toml"], 4, "has no live model yet; `pmf run` makes one"),
