@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-COLUMNS = ("rank", "pseudo-count", "score", "below the best", "standard error", "")
-"""Of the tables; the last holds a bar for how far below the best a rank is, and marks the choice."""
+COLUMNS = ("rank", "pseudo-count", "score", "below best", "error", "")
+"""Of the tables: held-out score, how far below the best, its standard error; last a bar, or a mark at the choice."""
 
-_BAR = 30
+_BAR = 10
 
 
 def tabulate_curves(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def tabulate_curves(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows = []
         for point in points:
             bar = "█" * round(_BAR * point["below_best"] / most)
-            mark = " ← chosen" if _is_choice(point, part, strength) else ""
+            mark = " chosen" if _is_choice(point, part, strength) else ""
             numbers = [
                 float(f"{point[key]:.{digits}g}")
                 for key, digits in ((strength, 6), ("score", 6), ("below_best", 2), ("error", 2))

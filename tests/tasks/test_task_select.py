@@ -64,7 +64,7 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     assert again.identity != reference.identity
     assert again.digest == reference.digest
     drawn = draw_curves(tabulate_curves(json.loads(content)))
-    assert drawn.count("← chosen") == 2
+    assert drawn.count("chosen |") == 2
     assert drawn.count("\n| ---: |") == 2
     assert "█" in drawn
 
@@ -76,7 +76,7 @@ def test_select__without_validation_folds_the_pairs_decide(counted, workers):
     assert summary["rank"] == summary["rank_by_pairs"]
     assert summary["smoothing"] is None
     assert len(summary["curves"]) == 1
-    assert draw_curves(summary["curves"]).count("← chosen") == 1
+    assert draw_curves(summary["curves"]).count("chosen |") == 1
 
 
 def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monkeypatch):
