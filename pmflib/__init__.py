@@ -14,11 +14,12 @@ from types import ModuleType
 
 from pmflib.counting.counts import PairCounts, count_pairs
 from pmflib.counting.marginals import Marginals
-from pmflib.counting.triples import count_triples, fit_triples
+from pmflib.counting.triples import count_triples
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.pairwise import FitResult, fit
 from pmflib.fitting.refining import fit_em
+from pmflib.fitting.triples import fit_triples
 from pmflib.model import JointPMF
 from pmflib.ranks.selection import RankChoice, select_rank
 from pmflib.schema import Schema, Variable

@@ -1,4 +1,4 @@
-"""Co-occurrence counts: an abelian group, kept by fold."""
+"""Co-occurrence counts of pairs, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
+from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -25,15 +26,12 @@ from pmflib.store.arrays import (
     write_arrays,
 )
 
-DEFAULT_FOLDS = 16
 KIND = "pair counts"
 
 
 @dataclass(frozen=True, eq=False)
-class PairCounts:
+class PairCounts(FoldedCounts):
     """How often each pair of levels occurs together, by fold.
-
-    Counts of two sets of samples add up to the counts of both, and subtract exactly.
 
     Parameters
     ----------
@@ -55,86 +53,7 @@ class PairCounts:
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
 
-    schema: Schema
-    tables: IntArray
-    n_rows: IntArray
-
-    def __post_init__(self) -> None:
-        n_levels = self.schema.n_levels
-        if self.tables.shape != (self.n_rows.size, n_levels, n_levels):
-            raise SchemaError(
-                f"tables has shape {self.tables.shape}; the schema and n_rows ask for "
-                f"{(self.n_rows.size, n_levels, n_levels)}"
-            )
-
-    @classmethod
-    def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> PairCounts:
-        """Counts of no samples: the identity of the group."""
-        tables = np.zeros((n_folds, schema.n_levels, schema.n_levels), np.int64)
-        return cls(schema, tables, np.zeros(n_folds, np.int64))
-
-    @property
-    def n_folds(self) -> int:
-        """Number of folds."""
-        return len(self.n_rows)
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.tables.nbytes
-
-    def _check_same(self, other: PairCounts) -> None:
-        if self.schema.digest != other.schema.digest:
-            raise SchemaError(
-                f"counts of schema {other.schema.digest[:12]} cannot join counts of schema "
-                f"{self.schema.digest[:12]}; count both under one schema"
-            )
-        if self.n_folds != other.n_folds:
-            raise SchemaError(
-                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds"
-            )
-
-    def __add__(self, other: PairCounts) -> PairCounts:
-        """Counts of both sets of samples.
-
-        Raises
-        ------
-        SchemaError
-            If schemas or numbers of folds differ.
-        """
-        self._check_same(other)
-        return PairCounts(self.schema, self.tables + other.tables, self.n_rows + other.n_rows)
-
-    def __sub__(self, other: PairCounts) -> PairCounts:
-        """Counts without the samples of ``other``.
-
-        Raises
-        ------
-        SchemaError
-            If schemas or numbers of folds differ, or samples would be taken away that were never counted.
-        """
-        self._check_same(other)
-        tables = self.tables - other.tables
-        if tables.min(initial=0) < 0 or (self.n_rows < other.n_rows).any():
-            raise SchemaError("the counts to subtract hold samples that these counts never held")
-        return PairCounts(self.schema, tables, self.n_rows - other.n_rows)
-
-    def select_folds(self, folds: Iterable[int]) -> PairCounts:
-        """Counts of some folds alone.
-
-        Raises
-        ------
-        SchemaError
-            If a fold is outside [0, n_folds), or named twice.
-        """
-        wanted = list(folds)
-        if len(set(wanted)) < len(wanted):
-            raise SchemaError(
-                f"folds {wanted} has a fold twice; its samples would be counted twice"
-            )
-        if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
-            raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
-        return PairCounts(self.schema, self.tables[wanted], self.n_rows[wanted])
+    ORDER = 2
 
     def to_dense(self) -> IntArray:
         """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""

@@ -1,0 +1,120 @@
+"""Counts by fold, as an abelian group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.errors import SchemaError
+from pmflib.schema import Schema
+
+DEFAULT_FOLDS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedCounts:
+    """How often levels occur together, by fold.
+
+    Counts of two sets of samples add up to the counts of both, and subtract exactly.
+
+    Parameters
+    ----------
+    schema
+        The variables counted.
+    tables
+        int64 of shape (n_folds, n_levels, ...), with as many axes of levels as levels are counted together.
+    n_rows
+        int64 of shape (n_folds,), samples counted.
+
+    Raises
+    ------
+    SchemaError
+        If the shapes do not agree.
+    """
+
+    schema: Schema
+    tables: IntArray
+    n_rows: IntArray
+
+    ORDER: ClassVar[int]
+    """How many levels are counted together."""
+
+    def __post_init__(self) -> None:
+        wanted = self.n_rows.size, *(self.schema.n_levels,) * self.ORDER
+        if self.tables.shape != wanted:
+            raise SchemaError(
+                f"tables has shape {self.tables.shape}; the schema and n_rows ask for {wanted}"
+            )
+
+    @classmethod
+    def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> Self:
+        """Counts of no samples: the identity of the group."""
+        tables = np.zeros((n_folds, *(schema.n_levels,) * cls.ORDER), np.int64)
+        return cls(schema, tables, np.zeros(n_folds, np.int64))
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return len(self.n_rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.tables.nbytes
+
+    def __add__(self, other: Self) -> Self:
+        """Counts of both sets of samples.
+
+        Raises
+        ------
+        SchemaError
+            If schemas or numbers of folds differ.
+        """
+        self._check_same(other)
+        return type(self)(self.schema, self.tables + other.tables, self.n_rows + other.n_rows)
+
+    def __sub__(self, other: Self) -> Self:
+        """Counts without the samples of ``other``.
+
+        Raises
+        ------
+        SchemaError
+            If schemas or numbers of folds differ, or samples would be taken away that were never counted.
+        """
+        self._check_same(other)
+        tables = self.tables - other.tables
+        if tables.min(initial=0) < 0 or (self.n_rows < other.n_rows).any():
+            raise SchemaError("the counts to subtract hold samples that these counts never held")
+        return type(self)(self.schema, tables, self.n_rows - other.n_rows)
+
+    def select_folds(self, folds: Iterable[int]) -> Self:
+        """Counts of some folds alone.
+
+        Raises
+        ------
+        SchemaError
+            If a fold is outside [0, n_folds), or named twice.
+        """
+        wanted = list(folds)
+        if len(set(wanted)) < len(wanted):
+            raise SchemaError(
+                f"folds {wanted} has a fold twice; its samples would be counted twice"
+            )
+        if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
+            raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
+        return type(self)(self.schema, self.tables[wanted], self.n_rows[wanted])
+
+    def _check_same(self, other: Self) -> None:
+        if self.schema.digest != other.schema.digest:
+            raise SchemaError(
+                f"counts of schema {other.schema.digest[:12]} cannot join counts of schema "
+                f"{self.schema.digest[:12]}; count both under one schema"
+            )
+        if self.n_folds != other.n_folds:
+            raise SchemaError(
+                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds"
+            )
