@@ -49,7 +49,7 @@ class Log:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a method says: (n_tasks, n_classes), and (n_classes,) and (n_workers, answers, classes) where it has them."""
+    """What a method says: (n_tasks, n_classes); where it has them, (n_classes,) and (n_workers, answers, classes)."""
 
     posterior: np.ndarray
     prior: np.ndarray | None = None

@@ -7,14 +7,14 @@ from crowd_baselines_common import Found, Log
 from scipy.optimize import minimize
 
 REGULARISATION = 0.25
-"""Weight of the workers' parameters over the squared number of classes; the tables' choice, where the paper tries several."""
+"""Weight of the workers' parameters, over the squared number of classes: the tables' choice."""
 ROUNDS = 50
 STEPS = 25
 TOLERANCE = 5e-3
 
 
 def run_minimax(log: Log, rng: np.random.Generator) -> Found:
-    """MinimaxEntropy for classes without order: a regularised logistic model of worker and task, and posteriors, in turn.
+    """MinimaxEntropy for classes without order: a logistic model of worker and task, and posteriors, in turn.
 
     References
     ----------

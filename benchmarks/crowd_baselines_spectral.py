@@ -44,7 +44,7 @@ def run_spectral(log: Log, rng: np.random.Generator) -> Found:
 def solve_group(
     first: np.ndarray, second: np.ndarray, third: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean view of each class, (n_classes, n_classes), and class weights, of the third of three views (n, n_classes)."""
+    """Mean of each class, (n_classes, n_classes), and class weights, of the third of three views (n, n_classes)."""
     n, n_classes = third.shape
     turned_first = first @ (third.T @ second @ np.linalg.pinv(first.T @ second)).T
     turned_second = second @ (third.T @ first @ np.linalg.pinv(second.T @ first)).T

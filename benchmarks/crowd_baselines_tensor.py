@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import scipy.sparse
 from crowd_baselines_common import Found, Log, find_posterior
 from scipy.optimize import linear_sum_assignment
 
@@ -29,15 +30,15 @@ class Moments:
         (n_workers, n_workers, n_classes, n_classes), and which pairs met.
     triples
         Workers of each triple that met, (n_triples, 3).
-    cells, values
-        Worker and label of each of three, (n_cells, 6), and how often they met like this, over how often they met.
+    levels, values
+        Three workers' answers as levels, (n_cells, 3), and how often they met like this, over how often they met.
     """
 
     single: np.ndarray
     pairs: np.ndarray
     met: np.ndarray
     triples: np.ndarray
-    cells: np.ndarray
+    levels: np.ndarray
     values: np.ndarray
 
 
@@ -84,11 +85,10 @@ def count_moments(log: Log) -> Moments:
     np.fill_diagonal(totals, 0)
     keys = _list_triples(log)
     levels, times = np.unique(keys, axis=0, return_counts=True)
-    workers, labels = np.divmod(levels, n_classes)
-    triples, owner = np.unique(workers, axis=0, return_inverse=True)
+    triples, owner = np.unique(levels // n_classes, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
     values = times / np.bincount(owner, times, minlength=len(triples))[owner]
-    return Moments(single, pairs, totals > 0, triples, np.hstack([workers, labels]), values)
+    return Moments(single, pairs, totals > 0, triples, levels, values)
 
 
 def _list_triples(log: Log) -> np.ndarray:
@@ -103,36 +103,40 @@ def _list_triples(log: Log) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _find_places(moments: Moments, worker: int) -> tuple[np.ndarray, ...]:
-    """The other two of each triple with a worker; and own label, others with their labels, value of each cell."""
-    partners, cells = [np.empty((0, 2), np.int64)], [np.empty((0, 5), np.int64)]
-    values = [np.empty(0)]
+def _find_places(
+    moments: Moments, worker: int
+) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix]:
+    """The other two of each triple with a worker, levels of theirs in each cell, and values by own label and cell."""
+    n_classes = moments.single.shape[1]
+    partners, levels = [np.empty((0, 2), np.int64)], [np.empty((0, 2), np.int64)]
+    own, values = [np.empty(0, np.int64)], [np.empty(0)]
     for place in range(3):
         others = [other for other in range(3) if other != place]
         partners.append(moments.triples[moments.triples[:, place] == worker][:, others])
-        there = moments.cells[:, place] == worker
-        order = [3 + place, others[0], 3 + others[0], others[1], 3 + others[1]]
-        cells.append(moments.cells[there][:, order])
+        there = moments.levels[:, place] // n_classes == worker
+        levels.append(moments.levels[there][:, others])
+        own.append(moments.levels[there, place] % n_classes)
         values.append(moments.values[there])
-    return np.concatenate(partners), np.concatenate(cells), np.concatenate(values)
+    rows, data = np.concatenate(own), np.concatenate(values)
+    cells = scipy.sparse.coo_matrix((data, (rows, np.arange(rows.size))), (n_classes, rows.size))
+    return np.concatenate(partners), np.concatenate(levels), cells.tocsr()
 
 
 def _meet_worker(
     moments: Moments,
-    places: tuple[np.ndarray, ...],
+    places: tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix],
     worker: int,
     confusion: np.ndarray,
     prior: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Normal equations of one confusion matrix, the others being as they are."""
-    partners, cells, values = places
+    partners, levels, cells = places
     grams = confusion.transpose(0, 2, 1) @ confusion
     met = moments.met[worker]
     gram = grams[met].sum(axis=0) + (grams[partners[:, 0]] * grams[partners[:, 1]]).sum(axis=0)
     right = np.einsum("jlb,jbk->lk", moments.pairs[worker][met], confusion[met])
-    own, second, second_label, third, third_label = cells.T
-    weights = confusion[second, second_label] * confusion[third, third_label] * values[:, None]
-    np.add.at(right, own, weights)
+    rows = confusion.reshape(-1, prior.size)
+    right += cells @ (rows.take(levels[:, 0], axis=0) * rows.take(levels[:, 1], axis=0))
     gram = gram * np.outer(prior, prior) + np.outer(prior, prior)
     return gram, right * prior + np.outer(moments.single[worker], prior)
 
@@ -146,7 +150,7 @@ def _meet_prior(moments: Moments, confusion: np.ndarray) -> tuple[np.ndarray, np
     right = np.einsum("wl,wlk->k", moments.single, confusion)
     blocks = moments.pairs[first, second] @ confusion[second]
     right += np.einsum("plk,plk->k", confusion[first], blocks)
-    rows = confusion[moments.cells[:, :3], moments.cells[:, 3:]]
+    rows = confusion.reshape(-1, right.size)[moments.levels]
     return gram, right + moments.values @ np.prod(rows, axis=1)
 
 
