@@ -78,7 +78,7 @@ def show_car(path: Path, reference: Path, trials: int) -> None:
     """Table 3: mean label errors over trials."""
     if importlib.util.find_spec("sklearn") is None:
         raise SystemExit("the annotators of this table are scikit-learn's; install it")
-    from crowd_tables import OURS, find_error, read_published, show
+    from crowd_published import OURS, find_error, read_published, show
 
     from pmflib.crowd import aggregate, read_answers
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.crowd.moments import MomentMethod, fit_pairs
-from pmflib.crowd.synthetic import draw_published_crowd
+from pmflib.crowd.synthetic import Version, draw_published_crowd
 from pmflib.solvers.annotators import Annotators
 from pmflib.solvers.worker_pairs import WorkerPairs
 
 
-def measure_noiseless(method: MomentMethod, hidden: float, rng: np.random.Generator) -> float:
+def measure_noiseless(
+    method: MomentMethod, hidden: float, version: Version, rng: np.random.Generator
+) -> float:
     """Mean squared error of a method, by equation (19) of the paper.
 
     Parameters
@@ -19,10 +21,12 @@ def measure_noiseless(method: MomentMethod, hidden: float, rng: np.random.Genera
         Of `fit_moments`.
     hidden
         Share of the pairs that are hidden.
+    version
+        Of `draw_published_crowd`.
     rng
         Draws the crowd, and what is hidden.
     """
-    crowd = draw_published_crowd(1, rng, version="text")
+    crowd = draw_published_crowd(1, rng, version=version)
     n, n_classes = crowd.confusion.shape[:2]
     first, second = np.triu_indices(n, 1)
     seen = rng.random(first.size) >= hidden
