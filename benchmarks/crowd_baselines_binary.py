@@ -6,6 +6,8 @@ the first that is not exceeded. That says little where classes have no order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse
 from crowd_baselines_common import Found, Log
@@ -73,7 +75,7 @@ def _agree(score: np.ndarray, answers: np.ndarray) -> np.ndarray:
     return score if score @ answers.sum(axis=1) >= 0 else -score
 
 
-def _split(log: Log, score: object) -> Found:
+def _split(log: Log, score: Callable[[np.ndarray], np.ndarray]) -> Found:
     """Labels by one split into two classes after the other."""
     tasks, workers, labels = log.columns
     shape = (log.n_tasks, log.n_workers)

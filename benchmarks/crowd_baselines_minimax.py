@@ -41,18 +41,19 @@ def run_minimax(log: Log, rng: np.random.Generator) -> Found:
         logs = find_logs(parameters)
         weights = posterior[tasks][:, :, None]
         slopes = (weights * (np.exp(logs) - given)).reshape(tasks.size, -1)
-        gradient = np.concatenate([sum_by(workers, slopes, cut), sum_by(tasks, slopes, None)])
+        gradient = np.concatenate(
+            [sum_by(workers, slopes, log.n_workers), sum_by(tasks, slopes, log.n_tasks)]
+        )
         gradient[:cut] += for_workers * parameters[:cut]
         gradient[cut:] += for_tasks * parameters[cut:]
         value = -float((weights * logs * given).sum())
         value += for_workers / 2 * float(parameters[:cut] @ parameters[:cut])
         return value + for_tasks / 2 * float(parameters[cut:] @ parameters[cut:]), gradient
 
-    def sum_by(owner: np.ndarray, slopes: np.ndarray, size: int | None) -> np.ndarray:
-        length = size if size is not None else int(np.prod(shapes[1]))
+    def sum_by(owner: np.ndarray, slopes: np.ndarray, n_owners: int) -> np.ndarray:
         width = n_classes**2
         cells = (owner[:, None] * width + np.arange(width)).ravel()
-        return np.bincount(cells, slopes.ravel(), minlength=length)
+        return np.bincount(cells, slopes.ravel(), minlength=n_owners * width)
 
     parameters = np.zeros(cut + int(np.prod(shapes[1])))
     for _ in range(ROUNDS):

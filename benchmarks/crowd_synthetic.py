@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from crowd_baselines import WITH_CONFUSION, run_baseline
-from crowd_noiseless import measure_noiseless
+from crowd_noiseless import measure_freedom, measure_noiseless
 from crowd_published import AGAIN, OURS, Numbers, average, read_published, show
 
 from pmflib.crowd import Answers, aggregate, read_answers
@@ -107,3 +107,8 @@ def show_noiseless(published: Mapping[Any, Numbers], version: Version, trials: i
         best = min(paper.values())
         ratios = [f"{name} {value / best:.2f}" for name, value in average(mine).items()]
         print(f"over the best published: {', '.join(ratios)}")
+    free = [measure_freedom(version, np.random.default_rng([t, 6])) for t in range(trials)]
+    random, centre = np.mean(free, axis=0)
+    print(
+        f"a random exact factorisation of all pairs: {random:#.3g}; the mean of all: {centre:#.3g}"
+    )
