@@ -52,7 +52,8 @@ def measure_freedom(version: Version, rng: np.random.Generator) -> tuple[float, 
     """Mean squared errors of a random exact factorisation of all pairs, and of the mean of them all.
 
     Exact pairs leave the turns of the nonnegative root open that keep it nonnegative: nothing in the pairs tells one
-    from another. They are walked at random from the truth on; their mean has the least expected error.
+    from another. They are walked at random from the truth on. Were all as probable, their mean would have the least
+    expected error.
     """
     crowd = draw_published_crowd(1, rng, version=version)
     n, n_classes = crowd.confusion.shape[:2]
