@@ -1,16 +1,22 @@
-"""Exact pairs of annotators, some of them hidden: what the factorisation alone can do."""
+"""Exact pairs of annotators, some of them hidden: what the factorisation alone can do, and what any could."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import expm
 
 from pmflib.crowd.moments import MomentMethod, fit_pairs
-from pmflib.crowd.synthetic import draw_published_crowd
+from pmflib.crowd.synthetic import Version, draw_published_crowd
 from pmflib.solvers.annotators import Annotators
 from pmflib.solvers.worker_pairs import WorkerPairs
 
+STEPS, SETTLING = 6000, 1000
+"""Steps among exact factorisations, and how many of them only find their size."""
 
-def measure_noiseless(method: MomentMethod, hidden: float, rng: np.random.Generator) -> float:
+
+def measure_noiseless(
+    method: MomentMethod, hidden: float, version: Version, rng: np.random.Generator
+) -> float:
     """Mean squared error of a method, by equation (19) of the paper.
 
     Parameters
@@ -19,10 +25,12 @@ def measure_noiseless(method: MomentMethod, hidden: float, rng: np.random.Genera
         Of `fit_moments`.
     hidden
         Share of the pairs that are hidden.
+    version
+        Of `draw_published_crowd`.
     rng
         Draws the crowd, and what is hidden.
     """
-    crowd = draw_published_crowd(1, rng, version="text")
+    crowd = draw_published_crowd(1, rng, version=version)
     n, n_classes = crowd.confusion.shape[:2]
     first, second = np.triu_indices(n, 1)
     seen = rng.random(first.size) >= hidden
@@ -38,3 +46,37 @@ def measure_noiseless(method: MomentMethod, hidden: float, rng: np.random.Genera
     found = fit_pairs(pairs, np.full(n, 1), method, judge=judge, rng=rng)
     assert found.prior.size == n_classes
     return crowd.measure(found.prior, found.confusion)
+
+
+def measure_freedom(version: Version, rng: np.random.Generator) -> tuple[float, float]:
+    """Mean squared errors of a random exact factorisation of all pairs, and of the mean of them all.
+
+    Exact pairs leave the turns of the nonnegative root open that keep it nonnegative: nothing in the pairs tells one
+    from another. They are walked at random from the truth on. Were all as probable, their mean would have the least
+    expected error.
+    """
+    crowd = draw_published_crowd(1, rng, version=version)
+    n, n_classes = crowd.confusion.shape[:2]
+    root = (crowd.confusion * np.sqrt(crowd.prior)).reshape(-1, n_classes)
+    turn, total = np.eye(n_classes), np.zeros((n_classes, n_classes))
+    size, taken, errors = 0.05, 0, []
+
+    def measure(found: np.ndarray) -> float:
+        blocks = np.maximum(root @ found, 0.0).reshape(n, n_classes, n_classes)
+        sums = blocks.sum(axis=1)
+        prior = (sums**2).mean(axis=0)
+        return crowd.measure(prior / prior.sum(), blocks / sums[:, None, :])
+
+    for step in range(STEPS):
+        noise = rng.normal(0, size, (n_classes, n_classes))
+        tried = turn @ expm(noise - noise.T)
+        if (root @ tried).min() >= 0:
+            turn, taken = tried, taken + 1
+        if step < SETTLING and step % 50 == 49:
+            size, taken = size * (1.5 if taken > 20 else 0.67), 0
+        elif step >= SETTLING:
+            total += turn
+            if step % 25 == 0:
+                errors.append(measure(turn))
+    left, _, right = np.linalg.svd(total)
+    return float(np.mean(errors)), measure(left @ right)

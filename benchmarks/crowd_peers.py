@@ -10,7 +10,22 @@ import numpy as np
 import scipy.sparse
 from em_peers import Timer, slope, timed
 
-__all__ = ["make_crowd_kit", "make_frame", "make_scipy", "timed"]
+from pmflib.crowd import Answers
+
+__all__ = ["CROWD_KIT", "make_crowd_kit", "make_frame", "make_scipy", "run_crowd_kit", "timed"]
+
+CROWD_KIT = (
+    "MajorityVote",
+    "DawidSkene",
+    "OneCoinDawidSkene",
+    "GLAD",
+    "MACE",
+    "MMSR",
+    "KOS",
+    "Wawa",
+    "ZeroBasedSkill",
+)
+"""Its methods for labels."""
 
 CROWD_KIT_TASKS = 10_000
 """crowd-kit works on data frames: fewer tasks tell its time per answer."""
@@ -21,6 +36,23 @@ def make_frame(tasks: Any, workers: Any, labels: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame({"task": tasks, "worker": workers, "label": labels})
+
+
+def run_crowd_kit(name: str, answers: Answers) -> np.ndarray | None:
+    """Labels of a crowd-kit method with its own defaults, (n_tasks, n_classes); None, said aloud, if it fails."""
+    if importlib.util.find_spec("crowdkit") is None:
+        return None
+    import crowdkit.aggregation
+
+    rows = np.repeat(np.arange(answers.n_tasks), np.diff(answers.block.indptr))
+    workers, labels = np.divmod(answers.block.indices, answers.n_classes)
+    try:
+        found = getattr(crowdkit.aggregation, name)().fit_predict(make_frame(rows, workers, labels))
+    except (ValueError, RuntimeError, FloatingPointError, AttributeError) as error:
+        print(f"crowd-kit {name} does not run here: {str(error).splitlines()[0][:80]}")
+        return None
+    places = found.reindex(np.arange(answers.n_tasks)).to_numpy()
+    return np.asarray(places[:, None] == np.arange(answers.n_classes), dtype=float)
 
 
 def make_scipy(levels: np.ndarray, n_levels: int, n_classes: int) -> Timer:
