@@ -18,7 +18,6 @@ from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.census import Census, make_label_schema, take_census
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
-from pmflib.crowd.votes import extend_offsets
 from pmflib.em.statistics import EMStatistics
 from pmflib.errors import PmfError, SchemaError
 from pmflib.ingest import Source, digest_source, find_sources
@@ -177,7 +176,7 @@ def _write(
     sizes = schema.n_variables, len(classes)
     blocks = list_dataset_blocks(store, dataset, range(config.store.folds))
     with open_workers(config, address) as (client, limit):
-        plan = plan_em(int(extend_offsets(*sizes)[-1]), sizes[1], count_threads(client))
+        plan = plan_em(sizes[0] * sizes[1], sizes[1], count_threads(client))
         plan.check(limit)
         fit = run_passes(
             _evaluate_on(client, blocks, sizes, (limit - plan.needed) // 2),
@@ -210,16 +209,17 @@ def _evaluate_on(
 ) -> Evaluate:
     """Statistics of all tasks as a map over groups of blocks, kept in the workers' memory where they fit."""
     groups = group_blocks(blocks)
-    # votes add at most as many levels as there are answers
-    fits = sum(2 * block.nbytes for block in blocks) <= spare
+    # the stratum of every task, and at worst a tally of its votes
+    beside = (4 + 8 * sizes[1]) * sum(block.n_rows for block in blocks)
+    fits = beside + sum(block.nbytes for block in blocks) <= spare
     load = partial(load_voted, n_workers=sizes[0], n_classes=sizes[1])
     items = keep_loaded(client, load, groups) if fits else groups
 
-    def evaluate(log_prior: FloatArray, weights: FloatArray) -> EMStatistics:
+    def evaluate(log_prior: FloatArray, weights: FloatArray, gains: FloatArray) -> EMStatistics:
         if not items:
             return EMStatistics.zero(len(weights), log_prior.size)
         return run_blocks(
-            client, evaluate_group, items, EMStatistics.merge, sizes[0], log_prior, weights
+            client, evaluate_group, items, EMStatistics.merge, log_prior, weights, gains
         )
 
     return evaluate
@@ -249,7 +249,6 @@ def _label(
         client,
         label_partition,
         items,
-        n_workers,
         tuple(classes),
         *weigh_levels(fit.annotators),
         on_result=lambda done: report("label", done, len(items)),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.blocks import SparseBlock
-from pmflib.crowd.votes import extend_offsets, share_votes, weigh_votes
+from pmflib.crowd.votes import VotedBlock, share_votes, weigh_votes
 from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.errors import PmfError
 from pmflib.solvers.annotators import Annotators, Rule, update_annotators
 
-Evaluate: TypeAlias = Callable[[FloatArray, FloatArray], EMStatistics]
-"""Sufficient statistics of all items, under weights of the classes and of all levels, votes included."""
+Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
+"""Sufficient statistics of all items, under weights of the classes, of answers, and of a class by its votes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def run_passes(
     Parameters
     ----------
     evaluate
-        Statistics of the items, with votes as `add_votes` gives them.
+        Statistics of the items.
     n_annotators, n_classes
         Sizes.
     rule
@@ -78,21 +78,19 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    shares = share_votes(n_annotators, n_classes)
-    votes = weigh_votes(n_annotators, n_classes, rule.votes)
-    n_answer_levels = n_annotators * n_classes
+    gains = weigh_votes(rule.votes)
     if start is None:
-        silent = np.zeros((n_answer_levels, n_classes))
-        statistics = evaluate(np.zeros(n_classes), np.concatenate([silent, shares]))
-        answers = statistics.level_mass[:n_answer_levels]
+        silent = np.zeros((n_annotators * n_classes, n_classes))
+        statistics = evaluate(np.zeros(n_classes), silent, share_votes())
+        answers = statistics.level_mass
         start = update_annotators(answers, statistics.state_mass, rule)
     else:
-        answers = start.mass.reshape(n_answer_levels, n_classes)
+        answers = start.mass.reshape(n_annotators * n_classes, n_classes)
     fit = CrowdFit(start, (), (), False)
     while len(fit.moved) < max_passes and not fit.converged:
         log_prior, weights = fit.annotators.take_logs()
-        statistics = evaluate(log_prior, np.concatenate([weights, votes]))
-        before, answers = answers, statistics.level_mass[:n_answer_levels]
+        statistics = evaluate(log_prior, weights, gains)
+        before, answers = answers, statistics.level_mass
         moved = float(np.abs(answers - before).sum() / 2 / max(answers.sum(), 1.0))
         annotators = update_annotators(
             answers, statistics.state_mass, rule, fit.annotators.strength
@@ -104,47 +102,52 @@ def run_passes(
     return fit
 
 
-def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray]:
-    """Weights of the classes, (n_classes,), and of all levels, answers and then votes, (n_levels, n_classes); nats."""
-    log_prior, weights = annotators.take_logs()
-    n_annotators, n_classes = annotators.mass.shape[:2]
-    votes = weigh_votes(n_annotators, n_classes, annotators.rule.votes)
-    return log_prior, np.concatenate([weights, votes])
+def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights of the classes, (n_classes,), of answers, (n_levels, n_classes), and of numbers of votes; nats."""
+    return *annotators.take_logs(), weigh_votes(annotators.rule.votes)
 
 
 def evaluate_blocks(
-    blocks: Iterable[SparseBlock],
-    n_annotators: int,
-    log_prior: FloatArray,
-    weights: FloatArray,
+    blocks: Iterable[VotedBlock], log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> EMStatistics:
-    """Sufficient statistics of blocks with votes, added up in order."""
-    offsets = extend_offsets(n_annotators, log_prior.size)
-    parts = [em_statistics(block, offsets, log_prior, weights) for block in blocks]
+    """Sufficient statistics of blocks, added up in order."""
+    parts = [_evaluate(block, log_prior, weights, gains) for block in blocks]
     return EMStatistics.merge(parts or [EMStatistics.zero(len(weights), log_prior.size)])
 
 
+def _evaluate(
+    block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
+) -> EMStatistics:
+    offsets = np.arange(0, len(weights) + 1, log_prior.size)
+    if not gains.any():
+        return em_statistics(block.answers, offsets, log_prior, weights)
+    by_stratum, peaks = block.weigh_strata(gains)
+    found = em_statistics(block.answers, offsets, log_prior + by_stratum, weights, block.strata)
+    return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
+
+
 def score_items(
-    block: SparseBlock, n_annotators: int, log_prior: FloatArray, weights: FloatArray
+    block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> FloatArray:
-    """Posterior of the class of every item of a block with votes, float64 of shape (n_rows, n_classes).
+    """Posterior of the class of every item of a block, float64 of shape (n_rows, n_classes).
 
     An item without an answer has the prior.
     """
     from pmflib.em.row_tables import score_block
 
-    offsets = extend_offsets(n_annotators, log_prior.size)
-    log_probs, posteriors = np.empty(block.n_rows), np.empty((block.n_rows, log_prior.size))
-    if block.n_rows:
-        score_block(block, offsets, log_prior, weights, log_probs, posteriors)
+    answers, n_classes = block.answers, log_prior.size
+    offsets = np.arange(0, len(weights) + 1, n_classes)
+    log_probs, posteriors = np.empty(answers.n_rows), np.empty((answers.n_rows, n_classes))
+    if answers.n_rows:
+        log_priors = log_prior + block.weigh_strata(gains)[0]
+        score_block(answers, offsets, log_priors, weights, log_probs, posteriors, block.strata)
     return posteriors
 
 
-def score_votes(block: SparseBlock, n_annotators: int, n_classes: int) -> FloatArray:
+def score_votes(block: VotedBlock, n_annotators: int, n_classes: int) -> FloatArray:
     """Shares of the votes of every item, as `score_items`; even for an item without one."""
     silent = np.zeros((n_annotators * n_classes, n_classes))
-    weights = np.concatenate([silent, share_votes(n_annotators, n_classes)])
-    return score_items(block, n_annotators, np.zeros(n_classes), weights)
+    return score_items(block, np.zeros(n_classes), silent, share_votes())
 
 
 def split_rows(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]:
