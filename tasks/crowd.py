@@ -16,6 +16,7 @@ from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.census import Census, make_label_schema, take_census
+from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
 from pmflib.em.statistics import EMStatistics
@@ -39,6 +40,8 @@ VERSION = 1
 CENSUS = "census.json"
 LABELS = "labels"
 WORKERS = "workers.parquet"
+STATE = "state.npz"
+"""Where the passes stand, in the folder of work under way."""
 
 
 @stage(name="census")
@@ -152,7 +155,7 @@ def aggregate(
             },
             version=VERSION,
             write=lambda folder, work: _write(
-                config, store, dataset, method, limits, address, folder
+                config, store, dataset, method, limits, address, folder, work
             ),
         )
         publish_facts(entry, seconds())
@@ -167,8 +170,9 @@ def _write(
     limits: tuple[int, float],
     address: str,
     folder: Path,
+    work: Path,
 ) -> Mapping[str, Any]:
-    """Make the passes, label every partition, and write what is known of the workers."""
+    """Make the passes, from where a killed run stood, label every partition, and write what is known of the workers."""
     schema = load_schema(config)
     classes = schema[0].levels
     if any(variable.levels != classes for variable in schema):
@@ -183,9 +187,10 @@ def _write(
             sizes[0],
             RULES[method],
             n_classes=sizes[1],
+            start=load_fit(work / STATE, RULES[method]),
             max_passes=limits[0],
             tol=limits[1],
-            on_pass=partial(_tell, limits[0]),
+            on_pass=partial(_keep_and_tell, work / STATE, limits[0]),
         )
         report("aggregate", len(fit.moved), len(fit.moved))
         n_answers = _label(client, store, dataset, classes, fit, folder)
@@ -225,7 +230,8 @@ def _evaluate_on(
     return evaluate
 
 
-def _tell(max_passes: int, fit: CrowdFit) -> None:
+def _keep_and_tell(path: Path, max_passes: int, fit: CrowdFit) -> None:
+    save_fit(path, fit)
     report("aggregate", len(fit.moved), max_passes, f"{fit.moved[-1]:.2g} of the answers moved")
 
 

@@ -27,6 +27,9 @@ class CrowdFit:
     ----------
     annotators
         The last update.
+    answers
+        float64 of shape (n_annotators * n_classes, n_classes), what it was made from: answers of each annotator and
+        kind, by posterior class.
     log_likelihoods
         Before each pass but the first, nats per item; of votes and answers together.
     moved
@@ -36,6 +39,7 @@ class CrowdFit:
     """
 
     annotators: Annotators
+    answers: FloatArray
     log_likelihoods: tuple[float, ...]
     moved: tuple[float, ...]
     converged: bool
@@ -47,7 +51,7 @@ def run_passes(
     rule: Rule,
     *,
     n_classes: int,
-    start: Annotators | None = None,
+    start: Annotators | CrowdFit | None = None,
     max_passes: int = 100,
     tol: float = 1e-5,
     on_pass: Callable[[CrowdFit], None] | None = None,
@@ -63,7 +67,8 @@ def run_passes(
     rule
         How annotators are estimated.
     start
-        Annotators to go on from; None begins with the shares of the votes.
+        Annotators to go on from, or passes that were made already, to the same bits; None begins with the shares of the
+        votes.
     max_passes
         Limit of passes, at least 1.
     tol
@@ -79,27 +84,37 @@ def run_passes(
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
     gains = weigh_votes(rule.votes)
-    if start is None:
-        silent = np.zeros((n_annotators * n_classes, n_classes))
-        statistics = evaluate(np.zeros(n_classes), silent, share_votes())
-        answers = statistics.level_mass
-        start = update_annotators(answers, statistics.state_mass, rule)
-    else:
-        answers = start.mass.reshape(n_annotators * n_classes, n_classes)
-    fit = CrowdFit(start, (), (), False)
+    fit = (
+        start
+        if isinstance(start, CrowdFit)
+        else _begin(evaluate, n_annotators, rule, n_classes, start)
+    )
     while len(fit.moved) < max_passes and not fit.converged:
         log_prior, weights = fit.annotators.take_logs()
         statistics = evaluate(log_prior, weights, gains)
-        before, answers = answers, statistics.level_mass
-        moved = float(np.abs(answers - before).sum() / 2 / max(answers.sum(), 1.0))
+        answers = statistics.level_mass
+        moved = float(np.abs(answers - fit.answers).sum() / 2 / max(answers.sum(), 1.0))
         annotators = update_annotators(
             answers, statistics.state_mass, rule, fit.annotators.strength
         )
         mean = statistics.log_likelihood / max(statistics.n_rows, 1)
-        fit = CrowdFit(annotators, (*fit.log_likelihoods, mean), (*fit.moved, moved), moved <= tol)
+        seen = (*fit.log_likelihoods, mean), (*fit.moved, moved)
+        fit = CrowdFit(annotators, answers, *seen, moved <= tol)
         if on_pass is not None:
             on_pass(fit)
     return fit
+
+
+def _begin(
+    evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int, start: Annotators | None
+) -> CrowdFit:
+    """Stand before the first pass: at given annotators, or at those of the shares of the votes."""
+    if start is not None:
+        return CrowdFit(start, start.mass.reshape(-1, n_classes), (), (), False)
+    silent = np.zeros((n_annotators * n_classes, n_classes))
+    statistics = evaluate(np.zeros(n_classes), silent, share_votes())
+    answers = statistics.level_mass
+    return CrowdFit(update_annotators(answers, statistics.state_mass, rule), answers, (), (), False)
 
 
 def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -86,6 +86,27 @@ def test_aggregate__new_answers_equal_a_full_run(pipeline, tmp_path, log, worker
     assert run(config, workers) == grown
 
 
+def test_aggregate__passes_go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
+    module = aggregate.fn.__globals__
+    # of another store: nothing is left to do in the first one
+    expected = run(crowd, workers, "dawid_skene")
+    apart = crowd.model_copy(update={"store": crowd.store.model_copy(update={"path": "other"})})
+    real = module["save_fit"]
+
+    def keep(path, fit):
+        real(path, fit)
+        if len(fit.moved) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(module, "save_fit", keep)
+    with pytest.raises(KeyboardInterrupt):
+        run(apart, workers, "dawid_skene")
+    seen = []
+    monkeypatch.setitem(module, "save_fit", lambda path, fit: seen.append(len(fit.moved)))
+    assert run(apart, workers, "dawid_skene").digest == expected.digest
+    assert seen[0] == 4
+
+
 def test_aggregate__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, workers):
     config = pipeline(make_schema(2), SOURCE, em=EM)
     lines = ["task,worker,label", "1,a,x", "1,a,y", "1,b,y", "2,a,z", ",a,x", "2,b", "3,b,"]
