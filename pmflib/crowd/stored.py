@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.plan import group_blocks
 from pmflib.solvers.annotators import Annotators
-from pmflib.store.samples import BlockReference, list_blocks, read_block, read_origins
+from pmflib.store.samples import BlockReference, list_blocks, read_blocks, read_origins
 
 MOST_CELLS = 1 << 21
 """Items times classes that are worked on at a time: each may be a stratum of its own."""
@@ -25,11 +26,24 @@ MOST_CELLS = 1 << 21
 def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> list[VotedBlock]:
     """Read the blocks of a group as one, with their votes: tables are made once for as many as fit."""
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
-    blocks = [read_block(reference).to_sparse(offsets) for reference in group]
+    blocks = [block.to_sparse(offsets) for block in read_blocks(_join_neighbours(group))]
     joined = concatenate_blocks(blocks, offsets).to_sparse(offsets)
     n_rows = max(1, MOST_CELLS // n_classes)
     parts = [joined] if joined.n_rows <= n_rows else split_rows(joined, n_rows)
     return [add_votes(part, n_classes) for part in parts]
+
+
+def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
+    """References to the same rows, those that follow each other as one: blocks of label logs are small to read."""
+    joined: list[BlockReference] = []
+    for block in group:
+        last = joined[-1] if joined else None
+        if last is None or (last.path, last.stop) != (block.path, block.start):
+            joined.append(block)
+            continue
+        observed, nbytes = last.n_observed + block.n_observed, last.nbytes + block.nbytes
+        joined[-1] = replace(last, stop=block.stop, n_observed=observed, nbytes=nbytes)
+    return joined
 
 
 def evaluate_group(
