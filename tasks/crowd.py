@@ -32,7 +32,8 @@ from pmflib.parallel import (
 )
 from pmflib.plan import group_blocks, plan_em
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.dataset import QUARANTINE, SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.runs import name_labelling, write_run
 from pmflib.store.samples import BlockReference
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
@@ -160,6 +161,35 @@ def aggregate(
         )
         publish_facts(entry, seconds())
     return entry.reference
+
+
+@stage(name="publish labels")
+def publish_labels(config: PipelineConfig, dataset: Reference, labels: Reference) -> dict[str, Any]:
+    """Record where the labels of a pipeline are, and what was found.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, labels
+        What `ingest` and `aggregate` returned.
+
+    Returns
+    -------
+    Facts for people: where labels and workers are, what was found, rows read and set aside.
+    """
+    store = open_store(config)
+    entry, rows = store.find(labels.identity), store.find(dataset.identity)
+    facts: dict[str, Any] = {"config": config.digest, "digest": labels.digest}
+    facts |= {} if entry is None else entry.summary
+    facts["rows"] = {} if rows is None else rows.summary
+    stages = {"dataset": dataset, "labels": labels}
+    write_run(store, name_labelling(config.name), stages, facts)
+    # not recorded: a store may be moved
+    facts["path"] = str(store.locate(labels))
+    if facts["rows"].get("rows_quarantined"):
+        facts["quarantine"] = str(store.locate(dataset) / QUARANTINE)
+    return facts
 
 
 def _write(
