@@ -35,7 +35,7 @@ def crowd_flow(
     """
     checked = load_config(config)
     with start_workers(checked.cluster) as address:
-        census(checked, classes, address)
-        dataset = ingest(checked, address)
+        censuses = census(checked, classes, address)
+        dataset = ingest(checked, address, censuses)
         labels = aggregate(checked, dataset, method, address)
     return publish_labels(checked, dataset, labels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
-from pmflib.crowd.census import Census, make_label_schema, take_census
+from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
 from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
@@ -31,14 +30,13 @@ from pmflib.parallel import (
     run_blocks,
 )
 from pmflib.plan import group_blocks, plan_em
-from pmflib.store.artefacts import Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, list_dataset_blocks, read_partitions
 from pmflib.store.runs import name_labelling, write_run
 from pmflib.store.samples import BlockReference
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
 VERSION = 1
-CENSUS = "census.json"
 LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"
@@ -48,7 +46,7 @@ STATE = "state.npz"
 @stage(name="census")
 def census(
     config: PipelineConfig, classes: tuple[str, ...] | None = None, address: str = ""
-) -> str:
+) -> dict[str, Reference]:
     """List the workers and labels of all sources, and write the schema that makes of them.
 
     Parameters
@@ -62,7 +60,7 @@ def census(
 
     Returns
     -------
-    Digest of the schema. A file whose census was taken before is not read again.
+    Census of each file, by the file's digest. A file whose census was taken before is not read again.
 
     Raises
     ------
@@ -84,21 +82,22 @@ def census(
             str(store.root.resolve()),
             on_result=lambda done: report("census", done, len(found)),
         )
-    schema = make_label_schema(Census.merge(parts), config.source, classes)
+    taken = [Census.load(store.locate(entry.reference) / CENSUS) for entry in parts]
+    schema = make_label_schema(Census.merge(taken), config.source, classes)
     schema.save(config.resolve(config.schema_.file))
-    return schema.digest
+    return {entry.inputs["source"].digest: entry.reference for entry in parts}
 
 
-def _take_one(source: Source, config: PipelineConfig, root: str) -> Census:
+def _take_one(source: Source, config: PipelineConfig, root: str) -> Entry:
     store = Store(root)
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        taken = asdict(take_census(source, config.source))
-        (folder / CENSUS).write_text(json.dumps(taken, ensure_ascii=False), "utf-8")
-        return {name: len(texts) for name, texts in taken.items()}
+        taken = take_census(source, config.source)
+        taken.save(folder / CENSUS)
+        return {"workers": len(taken.workers), "labels": len(taken.labels)}
 
-    entry = store.build(
+    return store.build(
         "census",
         inputs={"source": raw},
         options={
@@ -108,8 +107,6 @@ def _take_one(source: Source, config: PipelineConfig, root: str) -> Census:
         version=VERSION,
         write=write,
     )
-    content = json.loads((store.locate(entry.reference) / CENSUS).read_text("utf-8"))
-    return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 
 @stage(name="aggregate")
