@@ -26,5 +26,5 @@ def test_find_levels__strange_and_damaged_names(tmp_path):
     with pytest.raises(StoreError, match=r'encoded with \["v", "x"\], which the schema lacks'):
         find_levels(tmp_path, WHOLE)
     (tmp_path / LEVELS_FILE).write_text("[1")
-    with pytest.raises(StoreError, match="cannot be read .* spill its file again"):
+    with pytest.raises(StoreError, match=r"cannot be read .* spill its file again"):
         find_levels(tmp_path, WHOLE)
