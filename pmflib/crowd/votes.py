@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class VotedBlock:
         peaks: FloatArray = weights.max(axis=1, initial=0.0)
         return weights - peaks[:, None], peaks
 
-    @property
+    @cached_property
     def sizes(self) -> FloatArray:
         """Items in every stratum, float64 of shape (n_strata,)."""
         counts = np.bincount(self.strata, self.answers.weights, minlength=len(self.tallies))
