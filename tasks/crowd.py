@@ -36,7 +36,8 @@ from pmflib.store.runs import name_labelling, write_run
 from pmflib.store.samples import BlockReference
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+CENSUS_VERSION = 1
+VERSION = 2
 LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"
@@ -104,7 +105,7 @@ def _take_one(source: Source, config: PipelineConfig, root: str) -> Entry:
             "name": source.name,
             "source": config.source.model_dump(mode="json", exclude={"path"}),
         },
-        version=VERSION,
+        version=CENSUS_VERSION,
         write=write,
     )
 
