@@ -99,12 +99,12 @@ class SampleWriter:
         self.schema = schema
         self.sparse = sparse
         self.block_rows = block_rows or choose_block_rows(schema.n_variables)
-        layout = {
+        self._attributes = {
+            **(attributes or {}),
             "layout": "sparse" if sparse else "dense",
             "missing": -1,
-            "schema": schema.to_json(),
         }
-        self._group = create_group(path, {**(attributes or {}), **layout})
+        self._group = create_group(path, {})
         self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
@@ -209,6 +209,8 @@ class SampleWriter:
         )
         if table.size:
             blocks[...] = table
+        # last: Zarr would read a long schema again for every array that is made
+        self._group.update_attributes({**self._attributes, "schema": self.schema.to_json()})
         return {"samples": self._n_rows, "observed": self._n_observed, "blocks": len(self._blocks)}
 
 
