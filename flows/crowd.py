@@ -9,10 +9,8 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.parallel import start_workers
-from pmflib.store.dataset import QUARANTINE
-from tasks.crowd import aggregate, census
+from tasks.crowd import aggregate, census, publish_labels
 from tasks.ingest import ingest
-from tasks.stage import open_store
 
 
 @flow(name="crowd", flow_run_name=name_run)
@@ -36,15 +34,8 @@ def crowd_flow(
     Facts for people: where labels and workers are, what was found, rows read and set aside.
     """
     checked = load_config(config)
-    store = open_store(checked)
     with start_workers(checked.cluster) as address:
-        census(checked, classes, address)
-        dataset = ingest(checked, address)
-        found = aggregate(checked, dataset, method, address)
-    entry, rows = store.find(found.identity), store.find(dataset.identity)
-    facts: dict[str, Any] = {"path": str(store.locate(found)), "digest": found.digest}
-    facts |= {} if entry is None else entry.summary
-    facts["rows"] = {} if rows is None else rows.summary
-    if facts["rows"].get("rows_quarantined"):
-        facts["quarantine"] = str(store.locate(dataset) / QUARANTINE)
-    return facts
+        censuses = census(checked, classes, address)
+        dataset = ingest(checked, address, censuses)
+        labels = aggregate(checked, dataset, method, address)
+    return publish_labels(checked, dataset, labels)

@@ -154,3 +154,10 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
         title = f"Hidden answers of held-out samples ({scores['hidden_cells']:,.0f})"
         tables.append(make_table(title, ("measure", "model", "single variables"), compared))
     return tables
+
+
+def make_labels_table(facts: Mapping[str, Any]) -> Group:
+    """Table of what was found in a label log."""
+    known = ("method", "tasks", "answers", "workers", "classes", "prior", "passes", "converged")
+    lists = {key: ", ".join(map(format_value, facts[key])) for key in ("classes", "prior")}
+    return make_table("Labels", ("what", "value"), [(k, lists.get(k, facts[k])) for k in known])

@@ -8,3 +8,4 @@ import numpy.typing as npt
 IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+StrataArray: TypeAlias = npt.NDArray[np.int32]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,10 +14,10 @@ import pyarrow.parquet as pq
 from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
-from pmflib.crowd.census import Census, make_label_schema, take_census
+from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
+from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
-from pmflib.crowd.votes import extend_offsets
 from pmflib.em.statistics import EMStatistics
 from pmflib.errors import PmfError, SchemaError
 from pmflib.ingest import Source, digest_source, find_sources
@@ -31,21 +30,24 @@ from pmflib.parallel import (
     run_blocks,
 )
 from pmflib.plan import group_blocks, plan_em
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.dataset import QUARANTINE, SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.runs import name_labelling, write_run
 from pmflib.store.samples import BlockReference
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
-CENSUS = "census.json"
+CENSUS_VERSION = 1
+VERSION = 2
 LABELS = "labels"
 WORKERS = "workers.parquet"
+STATE = "state.npz"
+"""Where the passes stand, in the folder of work under way."""
 
 
 @stage(name="census")
 def census(
     config: PipelineConfig, classes: tuple[str, ...] | None = None, address: str = ""
-) -> str:
+) -> dict[str, Reference]:
     """List the workers and labels of all sources, and write the schema that makes of them.
 
     Parameters
@@ -59,7 +61,7 @@ def census(
 
     Returns
     -------
-    Digest of the schema. A file whose census was taken before is not read again.
+    Census of each file, by the file's digest. A file whose census was taken before is not read again.
 
     Raises
     ------
@@ -81,32 +83,31 @@ def census(
             str(store.root.resolve()),
             on_result=lambda done: report("census", done, len(found)),
         )
-    schema = make_label_schema(Census.merge(parts), config.source, classes)
+    taken = [Census.load(store.locate(entry.reference) / CENSUS) for entry in parts]
+    schema = make_label_schema(Census.merge(taken), config.source, classes)
     schema.save(config.resolve(config.schema_.file))
-    return schema.digest
+    return {entry.inputs["source"].digest: entry.reference for entry in parts}
 
 
-def _take_one(source: Source, config: PipelineConfig, root: str) -> Census:
+def _take_one(source: Source, config: PipelineConfig, root: str) -> Entry:
     store = Store(root)
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        taken = asdict(take_census(source, config.source))
-        (folder / CENSUS).write_text(json.dumps(taken, ensure_ascii=False), "utf-8")
-        return {name: len(texts) for name, texts in taken.items()}
+        taken = take_census(source, config.source)
+        taken.save(folder / CENSUS)
+        return {"workers": len(taken.workers), "labels": len(taken.labels)}
 
-    entry = store.build(
+    return store.build(
         "census",
         inputs={"source": raw},
         options={
             "name": source.name,
             "source": config.source.model_dump(mode="json", exclude={"path"}),
         },
-        version=VERSION,
+        version=CENSUS_VERSION,
         write=write,
     )
-    content = json.loads((store.locate(entry.reference) / CENSUS).read_text("utf-8"))
-    return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 
 @stage(name="aggregate")
@@ -153,11 +154,40 @@ def aggregate(
             },
             version=VERSION,
             write=lambda folder, work: _write(
-                config, store, dataset, method, limits, address, folder
+                config, store, dataset, method, limits, address, folder, work
             ),
         )
         publish_facts(entry, seconds())
     return entry.reference
+
+
+@stage(name="publish labels")
+def publish_labels(config: PipelineConfig, dataset: Reference, labels: Reference) -> dict[str, Any]:
+    """Record where the labels of a pipeline are, and what was found.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, labels
+        What `ingest` and `aggregate` returned.
+
+    Returns
+    -------
+    Facts for people: where labels and workers are, what was found, rows read and set aside.
+    """
+    store = open_store(config)
+    entry, rows = store.find(labels.identity), store.find(dataset.identity)
+    facts: dict[str, Any] = {"config": config.digest, "digest": labels.digest}
+    facts |= {} if entry is None else entry.summary
+    facts["rows"] = {} if rows is None else rows.summary
+    stages = {"dataset": dataset, "labels": labels}
+    write_run(store, name_labelling(config.name), stages, facts)
+    # not recorded: a store may be moved
+    facts["path"] = str(store.locate(labels))
+    if facts["rows"].get("rows_quarantined"):
+        facts["quarantine"] = str(store.locate(dataset) / QUARANTINE)
+    return facts
 
 
 def _write(
@@ -168,8 +198,9 @@ def _write(
     limits: tuple[int, float],
     address: str,
     folder: Path,
+    work: Path,
 ) -> Mapping[str, Any]:
-    """Make the passes, label every partition, and write what is known of the workers."""
+    """Make the passes, from where a killed run stood, label every partition, and write what is known of the workers."""
     schema = load_schema(config)
     classes = schema[0].levels
     if any(variable.levels != classes for variable in schema):
@@ -177,16 +208,17 @@ def _write(
     sizes = schema.n_variables, len(classes)
     blocks = list_dataset_blocks(store, dataset, range(config.store.folds))
     with open_workers(config, address) as (client, limit):
-        plan = plan_em(int(extend_offsets(*sizes)[-1]), sizes[1], count_threads(client))
+        plan = plan_em(sizes[0] * sizes[1], sizes[1], count_threads(client))
         plan.check(limit)
         fit = run_passes(
             _evaluate_on(client, blocks, sizes, (limit - plan.needed) // 2),
             sizes[0],
             RULES[method],
             n_classes=sizes[1],
+            start=load_fit(work / STATE, RULES[method]),
             max_passes=limits[0],
             tol=limits[1],
-            on_pass=partial(_tell, limits[0]),
+            on_pass=partial(_keep_and_tell, work / STATE, limits[0]),
         )
         report("aggregate", len(fit.moved), len(fit.moved))
         n_answers = _label(client, store, dataset, classes, fit, folder)
@@ -210,22 +242,24 @@ def _evaluate_on(
 ) -> Evaluate:
     """Statistics of all tasks as a map over groups of blocks, kept in the workers' memory where they fit."""
     groups = group_blocks(blocks)
-    # votes add at most as many levels as there are answers
-    fits = sum(2 * block.nbytes for block in blocks) <= spare
+    # the stratum of every task, and at worst a tally of its votes
+    beside = (4 + 8 * sizes[1]) * sum(block.n_rows for block in blocks)
+    fits = beside + sum(block.nbytes for block in blocks) <= spare
     load = partial(load_voted, n_workers=sizes[0], n_classes=sizes[1])
     items = keep_loaded(client, load, groups) if fits else groups
 
-    def evaluate(log_prior: FloatArray, weights: FloatArray) -> EMStatistics:
+    def evaluate(log_prior: FloatArray, weights: FloatArray, gains: FloatArray) -> EMStatistics:
         if not items:
             return EMStatistics.zero(len(weights), log_prior.size)
         return run_blocks(
-            client, evaluate_group, items, EMStatistics.merge, sizes[0], log_prior, weights
+            client, evaluate_group, items, EMStatistics.merge, log_prior, weights, gains
         )
 
     return evaluate
 
 
-def _tell(max_passes: int, fit: CrowdFit) -> None:
+def _keep_and_tell(path: Path, max_passes: int, fit: CrowdFit) -> None:
+    save_fit(path, fit)
     report("aggregate", len(fit.moved), max_passes, f"{fit.moved[-1]:.2g} of the answers moved")
 
 
@@ -249,7 +283,6 @@ def _label(
         client,
         label_partition,
         items,
-        n_workers,
         tuple(classes),
         *weigh_levels(fit.annotators),
         on_result=lambda done: report("label", done, len(items)),

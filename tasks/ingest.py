@@ -21,6 +21,7 @@ from pmflib.ingest import (
     merge_quarantines,
     spill_long,
     spill_wide,
+    write_levels,
 )
 from pmflib.parallel import Client, check_workers_see, hear_counts, map_items, tell_count
 from pmflib.schema import Schema
@@ -39,6 +40,7 @@ class _Job:
     config: PipelineConfig
     schema: Schema
     n_buckets: int
+    censuses: Mapping[str, Reference]
     topic: str = ""
     """Where rows are told of while files are read."""
 
@@ -51,7 +53,9 @@ class _Job:
 
 
 @stage(name="ingest")
-def ingest(config: PipelineConfig, address: str = "") -> Reference:
+def ingest(
+    config: PipelineConfig, address: str = "", censuses: Mapping[str, Reference] | None = None
+) -> Reference:
     """Encode all sources, quarantine what does not fit, and cut samples into partitions.
 
     Parameters
@@ -60,6 +64,9 @@ def ingest(config: PipelineConfig, address: str = "") -> Reference:
         The pipeline.
     address
         Dask scheduler of the run; empty starts workers for this stage.
+    censuses
+        Of label logs, the census of each file, as `tasks.crowd.census` gives them: a file is encoded by its own workers
+        and labels, and not again when there are others. The result is the same.
 
     Returns
     -------
@@ -78,7 +85,7 @@ def ingest(config: PipelineConfig, address: str = "") -> Reference:
     n_buckets = config.store.buckets or choose_buckets(
         estimate_csv_bytes(sources), config.store.folds
     )
-    job = _Job(str(store.root.resolve()), config, schema, n_buckets)
+    job = _Job(str(store.root.resolve()), config, schema, n_buckets, censuses or {})
     with timed() as seconds, open_workers(config, address) as (client, _):
         check_workers_see(client, job.root)
         digests = map_items(client, digest_source, sources)
@@ -161,12 +168,23 @@ def _encode_file(item: tuple[Source, Reference], job: _Job) -> Entry:
 def _spill_file(item: tuple[Source, Reference], job: _Job) -> Entry:
     """Rows of one file, encoded and dealt to buckets by their sample's hash."""
     source, raw = item
+    store, census = Store(job.root), job.censuses.get(raw.digest)
     spill = spill_long if job.config.source.layout == "long" else spill_wide
+    part, inputs = job.schema, {"source": raw}
+    if census is not None:
+        # of label logs alone: other pipelines do without these modules
+        from pmflib.crowd.census import CENSUS, Census, narrow_schema
+
+        names = Census.load(store.locate(census) / CENSUS)
+        part = narrow_schema(job.schema, names, job.config.source)
+        inputs["census"] = census
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        if census is not None:
+            write_levels(folder, part)
         return spill(
             source,
-            job.schema,
+            part,
             job.config.source,
             job.config.schema_,
             n_buckets=job.n_buckets,
@@ -174,10 +192,8 @@ def _spill_file(item: tuple[Source, Reference], job: _Job) -> Entry:
             on_rows=partial(tell_count, job.topic),
         )
 
-    options = {**job.options, "name": source.name, "buckets": job.n_buckets}
-    return Store(job.root).build(
-        "spill", inputs={"source": raw}, options=options, version=VERSION, write=write
-    )
+    options = {**job.options, "schema": part.digest, "name": source.name, "buckets": job.n_buckets}
+    return store.build("spill", inputs=inputs, options=options, version=VERSION, write=write)
 
 
 def _assemble(item: tuple[int, Sequence[Reference], Sequence[str]], job: _Job) -> Entry:

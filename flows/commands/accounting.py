@@ -14,13 +14,14 @@ from pmflib.errors import StoreError
 def log(
     config: ConfigPath,
     artefact: Annotated[
-        str | None, typer.Argument(help="Beginning of a digest; default: the live model.")
+        str | None,
+        typer.Argument(help="Beginning of a digest; default: the live model, or the labels."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what an artefact was made from, back to the raw files."""
     from pmflib.store.lineage import find_reference, trace
-    from pmflib.store.runs import read_run
+    from pmflib.store.runs import name_labelling, read_run
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -29,8 +30,12 @@ def log(
         reference = find_reference(store, artefact)
     elif (last := read_run(store, checked.name)) is not None:
         reference = last[0]["live"]
+    elif (labelling := read_run(store, name_labelling(checked.name))) is not None:
+        reference = labelling[0]["labels"]
     else:
-        raise StoreError(f"pipeline {checked.name!r} has no live model yet; `pmf run` makes one")
+        raise StoreError(
+            f"pipeline {checked.name!r} has no live model yet; `pmf run` makes one (and `pmf crowd` finds labels)"
+        )
     steps = list(trace(store, reference))
     if as_json:
         print_json(
@@ -65,5 +70,5 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
         names = ", ".join(str(folder) for folder in damaged)
         raise StoreError(
             f"{len(damaged)} artefacts of store {str(store.root)!r} do not hold what they were published with: "
-            f"{names}; delete these folders, and `pmf run` makes them again"
+            f"{names}; delete these folders, and the command that made them makes them again"
         )

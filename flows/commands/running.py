@@ -60,9 +60,9 @@ def demo(
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Show the last run of a pipeline, and what its store holds."""
-    from flows.display import make_table
-    from pmflib.store.runs import read_run
+    """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
+    from flows.display import make_labels_table, make_table
+    from pmflib.store.runs import name_labelling, read_run
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -75,16 +75,26 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     facts = {}
     if last is not None:
         facts = {**last[1], "live": str(store.root / last[0]["live"].path / "model")}
-    current = facts.get("config") == checked.digest
+    labelling = read_run(store, name_labelling(checked.name))
+    labels = {}
+    if labelling is not None:
+        labels = {**labelling[1], "path": str(store.root / labelling[0]["labels"].path)}
+    known = facts or labels
+    current = known.get("config") == checked.digest
     if as_json:
-        print_json({"artefacts": kinds, "unfinished": under_way, "run": facts, "current": current})
+        held = {"artefacts": kinds, "unfinished": under_way}
+        print_json({**held, "run": facts, "labels": labels, "current": current})
         return
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
     if under_way:
-        out.print(f"Unfinished work, resumed by `pmf run`: {', '.join(under_way)}")
-    if last is None:
+        out.print(f"Unfinished work, resumed by the same command: {', '.join(under_way)}")
+    if labels:
+        out.print(make_labels_table(labels))
+        out.print(f"  {labels['path']}", markup=False, highlight=False)
+    if facts:
+        show_facts(facts, as_json=False)
+    if not known:
         out.print("No run has finished yet.")
         return
-    show_facts(facts, as_json=False)
     if not current:
         out.print("The configuration has changed since that run.")

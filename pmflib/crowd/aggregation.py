@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.blocks import SparseBlock
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
@@ -23,7 +22,7 @@ from pmflib.crowd.passes import (
     weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
-from pmflib.crowd.votes import add_votes
+from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.solvers.confusion import Order
@@ -157,7 +156,7 @@ def fit_annotators(
     """Estimate annotators in memory, and the posterior of every task under them."""
     blocks = _cut(answers)
     fit = run_passes(
-        _evaluate_on(blocks, answers.n_workers),
+        _evaluate_on(blocks),
         answers.n_workers,
         rule,
         n_classes=answers.n_classes,
@@ -168,15 +167,15 @@ def fit_annotators(
     return fit, _score(answers, blocks, fit.annotators)
 
 
-def _cut(answers: Answers) -> list[SparseBlock]:
+def _cut(answers: Answers) -> list[VotedBlock]:
     """Blocks of tasks, with their votes."""
     blocks = split_rows(answers.block, BLOCK_ROWS)
-    return [add_votes(block, answers.n_workers, answers.n_classes) for block in blocks]
+    return [add_votes(block, answers.n_classes) for block in blocks]
 
 
-def _score(answers: Answers, blocks: Sequence[SparseBlock], annotators: Annotators) -> FloatArray:
+def _score(answers: Answers, blocks: Sequence[VotedBlock], annotators: Annotators) -> FloatArray:
     weights = weigh_levels(annotators)
-    parts = [score_items(block, answers.n_workers, *weights) for block in blocks]
+    parts = [score_items(block, *weights) for block in blocks]
     return np.concatenate(parts) if parts else np.empty((0, answers.n_classes))
 
 
@@ -184,7 +183,7 @@ def _start_from_moments(
     answers: Answers, method: MomentMethod, order: Order, rng: np.random.Generator
 ) -> Annotators:
     """Annotators from co-occurrences; end points are judged by how likely they make the answers."""
-    evaluate = _evaluate_on(_cut(answers), answers.n_workers)
+    evaluate = _evaluate_on(_cut(answers))
     return fit_moments(
         answers.block,
         answers.n_workers,
@@ -196,8 +195,8 @@ def _start_from_moments(
     )
 
 
-def _evaluate_on(blocks: Sequence[SparseBlock], n_workers: int) -> Evaluate:
-    return lambda log_prior, weights: evaluate_blocks(blocks, n_workers, log_prior, weights)
+def _evaluate_on(blocks: Sequence[VotedBlock]) -> Evaluate:
+    return lambda *weights: evaluate_blocks(blocks, *weights)
 
 
 def _take_majority(answers: Answers) -> Aggregation:

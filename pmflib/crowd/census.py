@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +18,8 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
 
+CENSUS = "census.json"
+"""File of a census in the folder of its artefact."""
 MAX_CLASSES = 1000
 """Distinct labels; with more it is not the label column."""
 
@@ -42,6 +46,16 @@ class Census:
             workers.update(part.workers)
             labels.update(part.labels)
         return Census(_sort(workers), _sort(labels))
+
+    def save(self, path: Path) -> None:
+        """Write the names as JSON."""
+        path.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
+
+    @staticmethod
+    def load(path: Path) -> Census:
+        """Read what `save` wrote."""
+        content = json.loads(path.read_text("utf-8"))
+        return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 
 def take_census(source: Source, config: SourceConfig) -> Census:
@@ -107,6 +121,33 @@ def make_label_schema(
             f"{len(census.workers)} workers and {len(levels)} labels were found; check the names of the columns"
         )
     return Schema(tuple(Variable(name, levels, missing=config.missing) for name in census.workers))
+
+
+def narrow_schema(schema: Schema, census: Census, config: SourceConfig) -> Schema:
+    """Schema of one file of a label log: its own workers and labels, in their own order, whoever else there is.
+
+    What is encoded with it stays as it is when workers come in with other files.
+
+    Parameters
+    ----------
+    schema
+        From `make_label_schema`, of all files.
+    census
+        Of this file.
+    config
+        As for `make_label_schema`.
+
+    Returns
+    -------
+    A part of the schema, or all of it where the file has no worker or none of the labels.
+    """
+    levels = schema[0].levels
+    codes = {schema[0].encode_value(label) for label in census.labels}
+    labels = _sort({levels[code] for code in codes if code >= 0})
+    workers = tuple(name for name in census.workers if name in schema)
+    if not workers or not labels:
+        return schema
+    return make_label_schema(Census(workers, labels), config)
 
 
 def _distinct(column: pa.Array) -> set[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.blocks import SparseBlock
-from pmflib.crowd.votes import extend_offsets, share_votes, weigh_votes
+from pmflib.crowd.votes import VotedBlock, share_votes, weigh_votes
 from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.errors import PmfError
 from pmflib.solvers.annotators import Annotators, Rule, update_annotators
 
-Evaluate: TypeAlias = Callable[[FloatArray, FloatArray], EMStatistics]
-"""Sufficient statistics of all items, under weights of the classes and of all levels, votes included."""
+Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
+"""Sufficient statistics of all items, under weights of the classes, of answers, and of a class by its votes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,9 @@ class CrowdFit:
     ----------
     annotators
         The last update.
+    answers
+        float64 of shape (n_annotators * n_classes, n_classes), what it was made from: answers of each annotator and
+        kind, by posterior class.
     log_likelihoods
         Before each pass but the first, nats per item; of votes and answers together.
     moved
@@ -36,6 +39,7 @@ class CrowdFit:
     """
 
     annotators: Annotators
+    answers: FloatArray
     log_likelihoods: tuple[float, ...]
     moved: tuple[float, ...]
     converged: bool
@@ -47,7 +51,7 @@ def run_passes(
     rule: Rule,
     *,
     n_classes: int,
-    start: Annotators | None = None,
+    start: Annotators | CrowdFit | None = None,
     max_passes: int = 100,
     tol: float = 1e-5,
     on_pass: Callable[[CrowdFit], None] | None = None,
@@ -57,13 +61,14 @@ def run_passes(
     Parameters
     ----------
     evaluate
-        Statistics of the items, with votes as `add_votes` gives them.
+        Statistics of the items.
     n_annotators, n_classes
         Sizes.
     rule
         How annotators are estimated.
     start
-        Annotators to go on from; None begins with the shares of the votes.
+        Annotators to go on from, or passes that were made already, to the same bits; None begins with the shares of the
+        votes.
     max_passes
         Limit of passes, at least 1.
     tol
@@ -78,73 +83,86 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    shares = share_votes(n_annotators, n_classes)
-    votes = weigh_votes(n_annotators, n_classes, rule.votes)
-    n_answer_levels = n_annotators * n_classes
-    if start is None:
-        silent = np.zeros((n_answer_levels, n_classes))
-        statistics = evaluate(np.zeros(n_classes), np.concatenate([silent, shares]))
-        answers = statistics.level_mass[:n_answer_levels]
-        start = update_annotators(answers, statistics.state_mass, rule)
-    else:
-        answers = start.mass.reshape(n_answer_levels, n_classes)
-    fit = CrowdFit(start, (), (), False)
+    gains = weigh_votes(rule.votes)
+    fit = (
+        start
+        if isinstance(start, CrowdFit)
+        else _begin(evaluate, n_annotators, rule, n_classes, start)
+    )
     while len(fit.moved) < max_passes and not fit.converged:
         log_prior, weights = fit.annotators.take_logs()
-        statistics = evaluate(log_prior, np.concatenate([weights, votes]))
-        before, answers = answers, statistics.level_mass[:n_answer_levels]
-        moved = float(np.abs(answers - before).sum() / 2 / max(answers.sum(), 1.0))
+        statistics = evaluate(log_prior, weights, gains)
+        answers = statistics.level_mass
+        moved = float(np.abs(answers - fit.answers).sum() / 2 / max(answers.sum(), 1.0))
         annotators = update_annotators(
             answers, statistics.state_mass, rule, fit.annotators.strength
         )
         mean = statistics.log_likelihood / max(statistics.n_rows, 1)
-        fit = CrowdFit(annotators, (*fit.log_likelihoods, mean), (*fit.moved, moved), moved <= tol)
+        seen = (*fit.log_likelihoods, mean), (*fit.moved, moved)
+        fit = CrowdFit(annotators, answers, *seen, moved <= tol)
         if on_pass is not None:
             on_pass(fit)
     return fit
 
 
-def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray]:
-    """Weights of the classes, (n_classes,), and of all levels, answers and then votes, (n_levels, n_classes); nats."""
-    log_prior, weights = annotators.take_logs()
-    n_annotators, n_classes = annotators.mass.shape[:2]
-    votes = weigh_votes(n_annotators, n_classes, annotators.rule.votes)
-    return log_prior, np.concatenate([weights, votes])
+def _begin(
+    evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int, start: Annotators | None
+) -> CrowdFit:
+    """Stand before the first pass: at given annotators, or at those of the shares of the votes."""
+    if start is not None:
+        return CrowdFit(start, start.mass.reshape(-1, n_classes), (), (), False)
+    silent = np.zeros((n_annotators * n_classes, n_classes))
+    statistics = evaluate(np.zeros(n_classes), silent, share_votes())
+    answers = statistics.level_mass
+    return CrowdFit(update_annotators(answers, statistics.state_mass, rule), answers, (), (), False)
+
+
+def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights of the classes, (n_classes,), of answers, (n_levels, n_classes), and of numbers of votes; nats."""
+    return *annotators.take_logs(), weigh_votes(annotators.rule.votes)
 
 
 def evaluate_blocks(
-    blocks: Iterable[SparseBlock],
-    n_annotators: int,
-    log_prior: FloatArray,
-    weights: FloatArray,
+    blocks: Iterable[VotedBlock], log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> EMStatistics:
-    """Sufficient statistics of blocks with votes, added up in order."""
-    offsets = extend_offsets(n_annotators, log_prior.size)
-    parts = [em_statistics(block, offsets, log_prior, weights) for block in blocks]
+    """Sufficient statistics of blocks, added up in order."""
+    parts = [_evaluate(block, log_prior, weights, gains) for block in blocks]
     return EMStatistics.merge(parts or [EMStatistics.zero(len(weights), log_prior.size)])
 
 
+def _evaluate(
+    block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
+) -> EMStatistics:
+    offsets = np.arange(0, len(weights) + 1, log_prior.size)
+    if not gains.any():
+        return em_statistics(block.answers, offsets, log_prior, weights)
+    by_stratum, peaks = block.weigh_strata(gains)
+    found = em_statistics(block.answers, offsets, log_prior + by_stratum, weights, block.strata)
+    return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
+
+
 def score_items(
-    block: SparseBlock, n_annotators: int, log_prior: FloatArray, weights: FloatArray
+    block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> FloatArray:
-    """Posterior of the class of every item of a block with votes, float64 of shape (n_rows, n_classes).
+    """Posterior of the class of every item of a block, float64 of shape (n_rows, n_classes).
 
     An item without an answer has the prior.
     """
     from pmflib.em.row_tables import score_block
 
-    offsets = extend_offsets(n_annotators, log_prior.size)
-    log_probs, posteriors = np.empty(block.n_rows), np.empty((block.n_rows, log_prior.size))
-    if block.n_rows:
-        score_block(block, offsets, log_prior, weights, log_probs, posteriors)
+    answers, n_classes = block.answers, log_prior.size
+    offsets = np.arange(0, len(weights) + 1, n_classes)
+    log_probs, posteriors = np.empty(answers.n_rows), np.empty((answers.n_rows, n_classes))
+    if answers.n_rows:
+        log_priors = log_prior + block.weigh_strata(gains)[0]
+        score_block(answers, offsets, log_priors, weights, log_probs, posteriors, block.strata)
     return posteriors
 
 
-def score_votes(block: SparseBlock, n_annotators: int, n_classes: int) -> FloatArray:
+def score_votes(block: VotedBlock, n_annotators: int, n_classes: int) -> FloatArray:
     """Shares of the votes of every item, as `score_items`; even for an item without one."""
     silent = np.zeros((n_annotators * n_classes, n_classes))
-    weights = np.concatenate([silent, share_votes(n_annotators, n_classes)])
-    return score_items(block, n_annotators, np.zeros(n_classes), weights)
+    return score_items(block, np.zeros(n_classes), silent, share_votes())
 
 
 def split_rows(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]:

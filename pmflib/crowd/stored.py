@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,41 +11,62 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import SparseBlock, concatenate_blocks
-from pmflib.crowd.passes import evaluate_blocks, score_items
-from pmflib.crowd.votes import add_votes
+from pmflib.blocks import concatenate_blocks
+from pmflib.crowd.passes import evaluate_blocks, score_items, split_rows
+from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.plan import group_blocks
 from pmflib.solvers.annotators import Annotators
-from pmflib.store.samples import BlockReference, list_blocks, read_block, read_origins
+from pmflib.store.samples import BlockReference, list_blocks, read_blocks, read_origins
+
+MOST_CELLS = 1 << 21
+"""Items times classes that are worked on at a time: each may be a stratum of its own."""
 
 
-def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> SparseBlock:
-    """Read the blocks of a group as one, with their votes: tables are made once for all of them."""
+def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> list[VotedBlock]:
+    """Read the blocks of a group as one, with their votes: tables are made once for as many as fit."""
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
-    blocks = [read_block(reference).to_sparse(offsets) for reference in group]
+    blocks = [block.to_sparse(offsets) for block in read_blocks(_join_neighbours(group))]
     joined = concatenate_blocks(blocks, offsets).to_sparse(offsets)
-    return add_votes(joined, n_workers, n_classes)
+    n_rows = max(1, MOST_CELLS // n_classes)
+    parts = [joined] if joined.n_rows <= n_rows else split_rows(joined, n_rows)
+    return [add_votes(part, n_classes) for part in parts]
+
+
+def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
+    """References to the same rows, those that follow each other as one: blocks of label logs are small to read."""
+    joined: list[BlockReference] = []
+    for block in group:
+        last = joined[-1] if joined else None
+        if last is None or (last.path, last.stop) != (block.path, block.start):
+            joined.append(block)
+            continue
+        observed, nbytes = last.n_observed + block.n_observed, last.nbytes + block.nbytes
+        joined[-1] = replace(last, stop=block.stop, n_observed=observed, nbytes=nbytes)
+    return joined
 
 
 def evaluate_group(
-    group: Sequence[BlockReference] | SparseBlock,
-    n_workers: int,
+    group: Sequence[BlockReference] | Sequence[VotedBlock],
     log_prior: FloatArray,
     weights: FloatArray,
+    gains: FloatArray,
 ) -> EMStatistics:
     """Sufficient statistics of a group, loaded or not."""
-    if not isinstance(group, SparseBlock):
-        group = load_voted(group, n_workers, log_prior.size)
-    return evaluate_blocks([group], n_workers, log_prior, weights)
+    n_classes = log_prior.size
+    read = [item for item in group if isinstance(item, BlockReference)]
+    blocks = [item for item in group if isinstance(item, VotedBlock)]
+    if read:
+        blocks = load_voted(read, len(weights) // n_classes, n_classes)
+    return evaluate_blocks(blocks, log_prior, weights, gains)
 
 
 def label_partition(
     item: tuple[str, str],
-    n_workers: int,
     classes: Sequence[str],
     log_prior: FloatArray,
     weights: FloatArray,
+    gains: FloatArray,
 ) -> IntArray:
     """Label the tasks of a partition.
 
@@ -52,10 +74,10 @@ def label_partition(
     ----------
     item
         Zarr group of the partition, and the Parquet file to write.
-    n_workers, classes
-        The crowd.
-    log_prior, weights
-        Of the classes, and of answers and votes.
+    classes
+        Labels that there are.
+    log_prior, weights, gains
+        Of the classes, of answers, and of a class by its votes.
 
     Returns
     -------
@@ -64,17 +86,19 @@ def label_partition(
     path, out = item
     _, names = read_origins(Path(path))
     n_classes = len(classes)
+    n_workers = len(weights) // n_classes
     n_answers = np.zeros(n_workers, np.int64)
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
         for group in group_blocks(list_blocks(Path(path))):
-            block = load_voted(group, n_workers, n_classes)
-            posterior = score_items(block, n_workers, log_prior, weights)
-            voted = block.indices >= n_workers * n_classes
-            answered = np.add.reduceat(np.append(~voted, False), block.indptr[:-1], dtype=np.int64)
-            answered[np.diff(block.indptr) == 0] = 0
-            mine = names[group[0].start : group[-1].stop]
-            writer.write_table(make_label_table(mine, posterior, answered, classes))
-            n_answers += np.bincount(block.indices[~voted] // n_classes, minlength=n_workers)
+            at = group[0].start
+            for block in load_voted(group, n_workers, n_classes):
+                answers = block.answers
+                posterior = score_items(block, log_prior, weights, gains)
+                mine = names[at : at + answers.n_rows]
+                at += answers.n_rows
+                answered = np.diff(answers.indptr)
+                writer.write_table(make_label_table(mine, posterior, answered, classes))
+                n_answers += np.bincount(answers.indices // n_classes, minlength=n_workers)
     return n_answers
 
 

@@ -1,10 +1,13 @@
-"""Votes as levels of their own: how many annotators answered each class, beside who answered what."""
+"""Votes: how many annotators answered each class, beside who answered what."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import SparseBlock
 
 MOST_VOTES = 127
@@ -13,23 +16,50 @@ HALF = 0.5
 """Votes that every class is given beforehand."""
 PROMPT = 40.0
 """Nats by which a class without a vote is ruled out of the shares of votes."""
+DIGITS = 4
+"""Classes whose votes are put into one integer at a time."""
 
 
-def count_vote_levels(n_annotators: int) -> int:
-    """Levels for the votes of one class."""
-    return min(n_annotators, MOST_VOTES)
+@dataclass(frozen=True, eq=False)
+class VotedBlock:
+    """Items with their votes: items with as many votes for each class are a stratum, and have the same prior.
 
-
-def extend_offsets(n_annotators: int, n_classes: int) -> IntArray:
-    """Offsets of the annotators' answers, and behind them of the votes for each class.
-
-    Returns
-    -------
-    int64 of shape (n_annotators + n_classes + 1,).
+    Parameters
+    ----------
+    answers
+        Items as rows, answers as levels ``annotator * n_classes + class``.
+    strata
+        int32 of shape (n_rows,): stratum of each item.
+    tallies
+        int64 of shape (n_strata, n_classes): votes of the items of each stratum, at most ``MOST_VOTES``.
     """
-    answers = np.arange(n_annotators + 1, dtype=np.int64) * n_classes
-    votes = np.arange(1, n_classes + 1, dtype=np.int64) * count_vote_levels(n_annotators)
-    return np.concatenate([answers, answers[-1] + votes])
+
+    answers: SparseBlock
+    strata: StrataArray
+    tallies: IntArray
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.answers.nbytes + self.strata.nbytes + self.tallies.nbytes
+
+    def weigh_strata(self, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weights of the classes in every stratum, the largest 0, (n_strata, n_classes), and what was taken out of it.
+
+        Parameters
+        ----------
+        gains
+            As from `weigh_votes`.
+        """
+        weights = gains[self.tallies]
+        peaks: FloatArray = weights.max(axis=1, initial=0.0)
+        return weights - peaks[:, None], peaks
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Items in every stratum, float64 of shape (n_strata,)."""
+        counts = np.bincount(self.strata, self.answers.weights, minlength=len(self.tallies))
+        return counts.astype(np.float64)
 
 
 def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
@@ -40,54 +70,38 @@ def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
     return votes.reshape(block.n_rows, n_classes)
 
 
-def add_votes(block: SparseBlock, n_annotators: int, n_classes: int) -> SparseBlock:
-    """Return the same items with their votes as levels behind the answers, as `extend_offsets` numbers them.
+def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
+    """Put items in strata by their votes; strata are in the order of their tallies.
 
     Parameters
     ----------
     block
         Items as rows, answers as levels ``annotator * n_classes + class``.
-    n_annotators, n_classes
-        Sizes.
+    n_classes
+        Number of classes.
     """
-    most = count_vote_levels(n_annotators)
-    votes = tally_votes(block, n_classes)
-    rows, classes = np.nonzero(votes)
-    levels = n_annotators * n_classes + classes * most + np.minimum(votes[rows, classes], most) - 1
-    added = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=block.n_rows))])
-    indptr = block.indptr + added
-    indices = np.empty(int(indptr[-1]), np.int32)
-    lengths = np.diff(block.indptr)
-    indices[np.arange(block.n_observed) + np.repeat(added[:-1], lengths)] = block.indices
-    indices[np.arange(rows.size) + np.repeat(block.indptr[1:], np.diff(added))] = levels
-    return SparseBlock(indptr, indices, block.weights)
+    votes = np.minimum(tally_votes(block, n_classes), MOST_VOTES)
+    base = int(votes.max(initial=0)) + 1
+    strata, first = np.zeros(block.n_rows, np.int64), np.zeros(0, np.int64)
+    for start in range(0, n_classes, DIGITS):
+        for column in votes[:, start : start + DIGITS].T:
+            strata = strata * base + column
+        # as few bits as they take: short integers are sorted faster
+        keys = strata.astype(np.min_scalar_type(int(strata.max(initial=0))))
+        _, first, strata = np.unique(keys, return_index=True, return_inverse=True)
+    return VotedBlock(block, strata.astype(np.int32), votes[first])
 
 
-def weigh_votes(n_annotators: int, n_classes: int, weight: float) -> FloatArray:
-    """Weights of the vote levels, nats: a class is as probable as its share of the votes, to a power.
+def weigh_votes(weight: float) -> FloatArray:
+    """Weight of a class by its number of votes, nats: it is as probable as its share of the votes, to a power.
 
     Returns
     -------
-    float64 of shape (n_vote_levels, n_classes).
+    float64 of shape (MOST_VOTES + 1,), the first 0.
     """
-    votes = np.arange(1, count_vote_levels(n_annotators) + 1)
-    return _place(weight * np.log((votes + HALF) / HALF), n_classes)
+    return np.asarray(weight * np.log((np.arange(MOST_VOTES + 1) + HALF) / HALF))
 
 
-def share_votes(n_annotators: int, n_classes: int) -> FloatArray:
-    """Weights of the vote levels under which an item's posterior is its shares of the votes, nats.
-
-    Returns
-    -------
-    float64 of shape (n_vote_levels, n_classes).
-    """
-    votes = np.arange(1, count_vote_levels(n_annotators) + 1)
-    return _place(PROMPT + np.log(votes), n_classes)
-
-
-def _place(gains: FloatArray, n_classes: int) -> FloatArray:
-    """Votes for a class speak for it, and say nothing about the others."""
-    weights = np.zeros((n_classes, gains.size, n_classes))
-    for one in range(n_classes):
-        weights[one, :, one] = gains
-    return weights.reshape(-1, n_classes)
+def share_votes() -> FloatArray:
+    """Weight of a class under which an item's posterior is its shares of the votes, as `weigh_votes`."""
+    return np.concatenate([[0.0], PROMPT + np.log(np.arange(1, MOST_VOTES + 1))])

@@ -25,12 +25,12 @@ def save_table(path: Path, table: IntArray, n_rows: int) -> None:
         arrays |= {"places": places, "counts": table.flat[places]}
     else:
         arrays["table"] = table
-    _save(path, arrays)
+    save_arrays(path, arrays)
 
 
 def load_table(path: Path) -> tuple[IntArray, int] | None:
     """Read what `save_table` wrote; None if there is none that can be used."""
-    arrays = _load(path)
+    arrays = load_arrays(path)
     if arrays is None:
         return None
     n_rows = int(arrays["n_rows"])
@@ -57,12 +57,12 @@ def save_state(path: Path, state: EMState) -> None:
     for name, model in (("origin", state.origin), ("refuge", state.refuge)):
         if model is not None:
             arrays |= {f"{name}_prior": model[0], f"{name}_factors": model[1]}
-    _save(path, arrays)
+    save_arrays(path, arrays)
 
 
 def load_state(path: Path) -> EMState | None:
     """Read what `save_state` wrote, to the same bits; None if there is none that can be used."""
-    if (arrays := _load(path)) is None:
+    if (arrays := load_arrays(path)) is None:
         return None
     return EMState(
         arrays["prior"],
@@ -85,7 +85,8 @@ def _find_model(arrays: dict[str, npt.NDArray[Any]], name: str) -> Model | None:
     return arrays[f"{name}_prior"], arrays[f"{name}_factors"]
 
 
-def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def save_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write arrays into one file, in place of the one before."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     while True:
@@ -98,7 +99,7 @@ def _save(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
         return
 
 
-def _load(path: Path) -> dict[str, npt.NDArray[Any]] | None:
+def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
     """Read all arrays of a checkpoint; None if there is none, or none that can be used."""
     try:
         # opened here: np.load leaves a damaged file open

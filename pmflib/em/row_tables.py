@@ -7,7 +7,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import Block
 from pmflib.em.row_lists import Layout, iterate_lists, number_entries
 
@@ -72,7 +72,7 @@ class RowTables:
     offsets
         int64 of shape (n_variables + 1,).
     log_prior, log_factors
-        Floored logarithms, float64 of shapes (rank,) and (n_levels, rank).
+        Floored logarithms, float64 of shapes (rank,), or (n_strata, rank), and (n_levels, rank).
     """
 
     def __init__(
@@ -82,18 +82,21 @@ class RowTables:
         from pmflib.kernels.em_segments import THRESHOLD
         from pmflib.kernels.em_tables import fill_tables
 
-        width, n_vectors, n_panels = choose_panels(log_prior.size)
+        log_priors = np.atleast_2d(log_prior)
+        n_strata, rank = log_priors.shape
+        width, n_vectors, n_panels = choose_panels(rank)
         self.kernels = choose_row_kernels(width, n_vectors, n_panels)
         self.padded = width * n_vectors * n_panels
         sizes = tuple(np.diff(offsets).tolist())
         self.layout = choose_layout(block.n_rows, block.n_observed, sizes, self.padded)
         numbering = number_entries(sizes, self.layout)
         n_entries = len(numbering.levels)
-        self.log_scale = float(log_prior.max())
+        self.log_scale = float(log_priors.max())
         log_maxima = _find_maxima(log_factors)
-        scaled_prior, scaled = log_prior - self.log_scale, log_factors - log_maxima[:, None]
-        prior, table, *self.work = self._allocate(n_entries, width, n_panels)
-        prior[: log_prior.size] = np.maximum(np.exp(scaled_prior), THRESHOLD)
+        scaled_priors, scaled = log_priors - self.log_scale, log_factors - log_maxima[:, None]
+        priors, table, *self.work = self._allocate(n_strata, n_entries, width, n_panels)
+        filled = priors.reshape(n_strata, self.padded)[:, :rank]
+        np.maximum(np.exp(scaled_priors), THRESHOLD, out=filled)
         self.log_scales = np.empty(n_entries)
         fill_tables(
             np.exp(scaled),
@@ -103,14 +106,17 @@ class RowTables:
             table.reshape(n_entries, self.padded),
             self.log_scales,
         )
-        self.model = (table, prior, numbering.levels, scaled_prior, scaled)
+        self.model = (table, priors, numbering.levels, scaled_priors, scaled)
         self.numbering = numbering
 
-    def _allocate(self, n_entries: int, width: int, n_panels: int) -> tuple[FloatArray, ...]:
-        """Prior, table, and work space as `pmflib.kernels.em.RowKernels` has it."""
+    def _allocate(
+        self, n_strata: int, n_entries: int, width: int, n_panels: int
+    ) -> tuple[FloatArray, ...]:
+        """Priors, table, and work space as `pmflib.kernels.em.RowKernels` has it."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
-        return allocate(self.padded, n_entries * self.padded, (n_batch + 1) * self.padded, *sums)
+        tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)
+        return allocate(*tables, *sums)
 
 
 def _find_maxima(values: FloatArray) -> FloatArray:
@@ -145,6 +151,7 @@ def add_block(
     log_factors: FloatArray,
     level_mass: FloatArray,
     state_mass: FloatArray,
+    strata: StrataArray | None = None,
 ) -> float:
     """Add a block's masses to level_mass and state_mass, in place; returns its log-likelihood, nats.
 
@@ -154,11 +161,14 @@ def add_block(
         As for `RowTables`.
     level_mass, state_mass
         float64 of shapes (n_levels, rank) and (rank,).
+    strata
+        int32 of shape (n_rows,): which of several priors each row has; None where there is one.
     """
+    from pmflib.kernels.em import ALIKE
     from pmflib.kernels.em_tables import collect_masses
 
     tables = RowTables(block, offsets, log_prior, log_factors)
-    levels, rank = tables.model[2], log_prior.size
+    levels, rank = tables.model[2], log_factors.shape[1]
     weighted = block.weights is not None
     weights = np.empty(0) if block.weights is None else block.weights
     mass, states = allocate(len(levels) * tables.padded, tables.padded)
@@ -167,6 +177,7 @@ def add_block(
     for rows, lists in iterate_lists(block, offsets, tables.layout, tables.numbering):
         log_likelihood += tables.kernels.add_statistics(
             *lists,
+            ALIKE if strata is None else strata[rows],
             weights[rows],
             weighted,
             *tables.model,
@@ -191,6 +202,7 @@ def score_block(
     log_factors: FloatArray,
     log_probs: FloatArray,
     posteriors: FloatArray,
+    strata: StrataArray | None = None,
 ) -> None:
     """Fill the log-probability of every row, (n_rows,), and its posterior, (n_rows, rank), or (n_rows, 0) for none.
 
@@ -200,10 +212,14 @@ def score_block(
         As for `RowTables`.
     log_probs, posteriors
         float64; a row with nothing observed gets 0, and the prior.
+    strata
+        As for `add_block`.
     """
+    from pmflib.kernels.em import ALIKE
+
     tables = RowTables(block, offsets, log_prior, log_factors)
     scales = (tables.log_scales, tables.log_scale)
     for rows, lists in iterate_lists(block, offsets, tables.layout, tables.numbering):
-        tables.kernels.score(
-            *lists, *tables.model, *tables.work, *scales, log_probs[rows], posteriors[rows]
-        )
+        of_rows = ALIKE if strata is None else strata[rows]
+        filled = (log_probs[rows], posteriors[rows])
+        tables.kernels.score(*lists, of_rows, *tables.model, *tables.work, *scales, *filled)

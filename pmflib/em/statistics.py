@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import Block
 from pmflib.errors import PmfError
 
@@ -118,7 +118,11 @@ def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, Float
 
 
 def em_statistics(
-    block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
+    block: Block,
+    offsets: IntArray,
+    log_prior: FloatArray,
+    log_factors: FloatArray,
+    strata: StrataArray | None = None,
 ) -> EMStatistics:
     """E-step over one block.
 
@@ -130,6 +134,8 @@ def em_statistics(
         int64 of shape (n_variables + 1,).
     log_prior, log_factors
         As from `take_logs`: float64 of shapes (rank,) and (n_levels, rank).
+    strata
+        int32 of shape (n_rows,), where priors differ: the row of log_prior, (n_strata, rank), that each sample has.
 
     Returns
     -------
@@ -141,10 +147,12 @@ def em_statistics(
     """
     from pmflib.em.row_tables import add_block
 
-    level_mass, state_mass = np.zeros_like(log_factors), np.zeros_like(log_prior)
+    level_mass, state_mass = np.zeros_like(log_factors), np.zeros(log_factors.shape[1])
     log_likelihood = 0.0
     if block.n_rows:
-        log_likelihood = add_block(block, offsets, log_prior, log_factors, level_mass, state_mass)
+        log_likelihood = add_block(
+            block, offsets, log_prior, log_factors, level_mass, state_mass, strata
+        )
     return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
 
 

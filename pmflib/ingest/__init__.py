@@ -8,7 +8,7 @@ from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantin
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source, digest_source, find_sources
-from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes
+from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes, write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "read_rows",
     "spill_long",
     "spill_wide",
+    "write_levels",
 ]

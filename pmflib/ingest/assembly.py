@@ -18,7 +18,7 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SchemaError, SourceError, StoreError
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.quarantine import QuarantineWriter, raw_text
-from pmflib.ingest.spills import read_bucket
+from pmflib.ingest.spills import find_levels, read_bucket
 from pmflib.schema import Schema
 from pmflib.store.samples import SampleWriter
 
@@ -48,7 +48,7 @@ def assemble_bucket(
     bucket
         Which bucket.
     schema, source_config, policy
-        The same as for the spills.
+        The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
     fold
         Fold that all samples of the bucket belong to.
     folder
@@ -143,7 +143,13 @@ def _read_rows(
     tables = []
     kinds: dict[str, str] = {}
     for spill, name in zip(spills, names, strict=True):
-        table, metadata = read_bucket(spill, bucket, {"layout": layout, "schema": schema.digest})
+        levels = find_levels(spill, schema)
+        whole_schema = {} if levels is not None else {"schema": schema.digest}
+        table, metadata = read_bucket(spill, bucket, {"layout": layout, **whole_schema})
+        if levels is not None:
+            place = table.schema.get_field_index("level")
+            held = pa.array(levels[table["level"].to_numpy()], pa.int32())
+            table = table.set_column(place, table.schema.field(place), held)
         if metadata.get("time", "None") != "None":
             kinds.setdefault(metadata["time"], name)
         tables.append(table)

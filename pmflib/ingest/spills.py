@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.sources import Source
+from pmflib.schema import Schema
 
 BUCKET_BYTES = 16 << 20
 """Raw CSV that goes into one bucket, bytes: what the second pass holds in memory."""
@@ -21,6 +24,8 @@ SPILL_BYTES = 32 << 20
 
 ROWS_FILE = "rows.arrow"
 CUTS_FILE = "cuts.npy"
+LEVELS_FILE = "levels.json"
+"""Variable and label of each level, where the rows were encoded with a part of the schema."""
 
 
 def choose_buckets(total_bytes: int, n_folds: int) -> int:
@@ -170,3 +175,55 @@ def read_bucket(
         raise StoreError(
             f"spill {folder.name!r} cannot be read ({error}); spill its file again"
         ) from error
+
+
+def write_levels(folder: Path, part: Schema) -> None:
+    """Say in a spill what its levels are called: it was encoded with a part of whatever schema it will be read with."""
+    (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
+
+
+def find_levels(folder: Path, schema: Schema) -> IntArray | None:
+    """Find a schema's levels for those of a spill.
+
+    Parameters
+    ----------
+    folder
+        Folder of the spill.
+    schema
+        What its rows will be read with.
+
+    Returns
+    -------
+    int64 of shape (n_part_levels + 1,), the last -1, which is missing; None where the spill names no levels: then it
+    must have been encoded with the schema.
+
+    Raises
+    ------
+    StoreError
+        If the names do not read, or the schema lacks one of them.
+    """
+    path = folder / LEVELS_FILE
+    if not path.exists():
+        return None
+    try:
+        names = pa.array(json.loads(path.read_text("utf-8")), pa.string())
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(
+            f"spill {folder.name!r} cannot be read ({error}); spill its file again"
+        ) from error
+    levels = pc.index_in(names, pa.array(_name_levels(schema), pa.string()))
+    if levels.null_count:
+        strange = names.filter(levels.is_null())[0].as_py()
+        raise StoreError(
+            f"spill {folder.name!r} was encoded with {strange}, which the schema lacks; spill its file again"
+        )
+    return np.append(levels.to_numpy().astype(np.int64), -1)
+
+
+def _name_levels(schema: Schema) -> list[str]:
+    """Variable and label of every level, as one text that no other pair has."""
+    return [
+        json.dumps([variable.name, label], ensure_ascii=False)
+        for variable in schema
+        for label in variable.levels
+    ]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pmflib.kernels.em_segments import (
     INNER,
     LONG,
@@ -23,22 +25,26 @@ from pmflib.kernels.lanes import ROWS, Lanes, make_lanes
 from pmflib.kernels.plain_lanes import make_plain_lanes
 from pmflib.kernels.saved_code import compile_kernel
 
+ALIKE = np.empty(0, np.int32)
+"""Strata of rows that all have the same prior."""
+
 
 class RowKernels(NamedTuple):
     """Functions for tables of one width.
 
-    They take samples as lists of table rows (`pmflib.kernels.em_lists`), then the model: table (n_entries * padded,),
-    prior (padded,), levels, log_prior and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them; then work
-    space: products ((n_batch + 1) * padded,), sums (n_batch * n_panels * width,), totals (n_batch * n_panels,), logs
-    and scales (n_batch,), all float64, n_batch a multiple of 8.
+    They take samples as lists of table rows (`pmflib.kernels.em_lists`), and strata: which prior each has, int32
+    (n_rows,), or `ALIKE`. Then the model: table (n_entries * padded,), priors (n_strata * padded,), levels, log_priors
+    and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them; then work space: products ((n_batch + 1) *
+    padded,), sums (n_batch * n_panels * width,), totals (n_batch * n_panels,), logs and scales (n_batch,), all float64,
+    n_batch a multiple of 8.
     """
 
     add_statistics: Callable[..., Any]
-    """(entries, starts, stops, weights, weighted, *model, *work, mass, state_mass, fractions, exponents) ->
+    """(entries, starts, stops, strata, weights, weighted, *model, *work, mass, state_mass, fractions, exponents) ->
     log-likelihood under the scaled model, nats; without weighted, weights are not looked at, and most of the result is
     left in fractions and exponents, as `pmflib.kernels.lanes.Lanes.divide` does."""
     score: Callable[..., Any]
-    """(entries, starts, stops, *model, *work, log_scales, log_scale, log_probs, posteriors)."""
+    """(entries, starts, stops, strata, *model, *work, log_scales, log_scale, log_probs, posteriors)."""
 
 
 @lru_cache
@@ -75,7 +81,7 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
 
     @compile_kernel(*shape, saved=False, **INNER, forceinline=True)
     def multiply_batch(  # type: ignore[no-untyped-def]
-        entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
+        entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors, log_factors,
         products, sums, totals, logs, scales,
     ):  # fmt: skip
         """Fill products, totals and scales of rows ``begin + s``: a scale is 0 for a row with nothing observed, or 1.
@@ -85,6 +91,7 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
         n_batch = logs.size
         for s in range(n_rows):
             start, stop, at = starts[begin + s], stops[begin + s], s * padded
+            prior_at = strata[begin + s] * padded if strata.size else 0
             scales[s] = start < stop
             for p in range(n_panels):
                 if stop - start > LONG:
@@ -93,7 +100,7 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
                         sums[(p * n_batch + s) * width + k] = 0.0
                     continue
                 multiply(
-                    table, entries, start, stop, padded, p * panel, prior, p * panel,
+                    table, entries, start, stop, padded, p * panel, priors, prior_at + p * panel,
                     products, at + p * panel, THRESHOLD, sums, (p * n_batch + s) * width,
                 )  # fmt: skip
         doubtful = 0
@@ -107,9 +114,10 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
         for s in range(n_rows):
             logs[s] = 0.0
             if not totals[s] > MARGIN * THRESHOLD:
+                stratum = strata[begin + s] if strata.size else 0
                 totals[s], logs[s] = mend_row(
-                    entries, starts[begin + s], stops[begin + s], table, prior, levels,
-                    log_prior, log_factors, products, s * padded, sums,
+                    entries, starts[begin + s], stops[begin + s], stratum, table, priors, levels,
+                    log_priors, log_factors, products, s * padded, sums,
                 )  # fmt: skip
         return True
 
@@ -124,15 +132,15 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
 
     @compile_kernel(*shape, **OUTER)
     def add_statistics(  # type: ignore[no-untyped-def]
-        entries, starts, stops, weights, weighted, table, prior, levels, log_prior, log_factors,
-        products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
+        entries, starts, stops, strata, weights, weighted, table, priors, levels, log_priors,
+        log_factors, products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
     ):  # fmt: skip
         log_likelihood = 0.0
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
             mended = multiply_batch(
-                entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
-                products, sums, totals, logs, scales,
+                entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors,
+                log_factors, products, sums, totals, logs, scales,
             )  # fmt: skip
             if weighted:
                 for s in range(n_rows):
@@ -159,14 +167,14 @@ def _make_score(multiply_batch: Any, shape: Shape) -> Any:
 
     @compile_kernel(*shape, **OUTER)
     def score(  # type: ignore[no-untyped-def]
-        entries, starts, stops, table, prior, levels, log_prior, log_factors,
+        entries, starts, stops, strata, table, priors, levels, log_priors, log_factors,
         products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,
     ):  # fmt: skip
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
             mended = multiply_batch(
-                entries, starts, stops, begin, n_rows, table, prior, levels, log_prior, log_factors,
-                products, sums, totals, logs, scales,
+                entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors,
+                log_factors, products, sums, totals, logs, scales,
             )  # fmt: skip
             for s in range(n_rows):
                 start, stop = starts[begin + s], stops[begin + s]

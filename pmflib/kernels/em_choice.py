@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.kernels.combining import LISTED
-from pmflib.kernels.em import RowKernels, make_row_kernels
+from pmflib.kernels.em import ALIKE, RowKernels, make_row_kernels
 from pmflib.kernels.em_lists import arrange_keys, count_beyond, make_dense_combined
 from pmflib.kernels.fallback import vector_code_works
 from pmflib.kernels.lanes import ROWS
@@ -43,11 +43,11 @@ def _adds_right(kernels: RowKernels, width: int, n_vectors: int, n_panels: int) 
     padded, n_sums = width * n_vectors * n_panels, ROWS * n_panels
     table, prior = np.linspace(0.5, 1.0, 2 * padded), np.linspace(1.0, 0.5, padded)
     levels = np.array([[0], [1]], np.int32)
-    model = (table, prior, levels, np.log(prior), np.log(table).reshape(2, padded))
+    model = (table, prior, levels, np.log(prior)[None], np.log(table).reshape(2, padded))
     work = tuple(np.zeros(n) for n in ((ROWS + 1) * padded, n_sums * width, n_sums, ROWS, ROWS))
     mass, states = np.zeros(2 * padded), np.zeros(padded)
     product = np.ones(ROWS), np.zeros(ROWS, np.int64)
-    lists = (np.array([1, 0, 1], np.int32), np.array([0, 1]), np.array([1, 3]))
+    lists = (np.array([1, 0, 1], np.int32), np.array([0, 1]), np.array([1, 3]), ALIKE)
     kernels.add_statistics(*lists, np.empty(0), False, *model, *work, mass, states, *product)
     found = np.log(product[0]).sum() + product[1].sum() * np.log(2.0)
     rows = table.reshape(2, padded)

@@ -56,11 +56,11 @@ def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _find_posterior(entries, start, stop, levels, log_prior, log_factors, out, at):  # type: ignore[no-untyped-def]
+def _find_posterior(entries, start, stop, stratum, levels, log_priors, log_factors, out, at):  # type: ignore[no-untyped-def]
     """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
-    rank = log_prior.size
+    rank = log_factors.shape[1]
     for f in range(rank):
-        out[at + f] = log_prior[f]
+        out[at + f] = log_priors[stratum, f]
     for i in range(start, stop):
         for k in range(levels.shape[1]):
             level = levels[entries[i], k]
@@ -93,13 +93,15 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
     padded = panel * shape[2]
 
     @compile_kernel(*shape, saved=False, **INNER)
-    def multiply_segments(table, entries, start, stop, segment, prior, products, at, sums):  # type: ignore[no-untyped-def]
+    def multiply_segments(  # type: ignore[no-untyped-def]
+        table, entries, start, stop, segment, priors, prior_at, products, at, sums
+    ):
         """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
         exponent, last = 0, start
         # there is room for one row more than the batch has
         bounded = products.size - padded
         for f in range(padded):
-            products[at + f] = prior[f]
+            products[at + f] = priors[prior_at + f]
             products[bounded + f] = 0.0
         while last < stop:
             if last > start:
@@ -115,17 +117,29 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
 
     @compile_kernel(*shape, saved=False, **INNER)
     def mend_row(  # type: ignore[no-untyped-def]
-        entries, start, stop, table, prior, levels, log_prior, log_factors, products, at, sums
-    ):
+        entries, start, stop, stratum, table, priors, levels, log_priors, log_factors,
+        products, at, sums,
+    ):  # fmt: skip
         """Products of one row, what is lost set to 0; returns their sum, and the logarithm of a factor taken out."""
         for segment in (LONG, SHORT):
             if stop - start > segment or segment == SHORT:
                 total, lost, exponent = multiply_segments(
-                    table, entries, start, stop, segment, prior, products, at, sums
+                    table,
+                    entries,
+                    start,
+                    stop,
+                    segment,
+                    priors,
+                    stratum * padded,
+                    products,
+                    at,
+                    sums,
                 )
                 if total > MARGIN * lost:
                     return total, exponent * LOG_2
-        log = _find_posterior(entries, start, stop, levels, log_prior, log_factors, products, at)
+        log = _find_posterior(
+            entries, start, stop, stratum, levels, log_priors, log_factors, products, at
+        )
         return 1.0, log
 
     return mend_row

@@ -1,4 +1,4 @@
-"""The record of a pipeline's last run, and which of its models is live."""
+"""The record of a pipeline's last run, and which of its models is live, or of the labels it last found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
+
+
+def name_labelling(name: str) -> str:
+    """Name of the record of the true labels that a pipeline found; no pipeline can be called so."""
+    return f"{name}@labels"
 
 
 def write_run(

@@ -99,12 +99,12 @@ class SampleWriter:
         self.schema = schema
         self.sparse = sparse
         self.block_rows = block_rows or choose_block_rows(schema.n_variables)
-        layout = {
+        self._attributes = {
+            **(attributes or {}),
             "layout": "sparse" if sparse else "dense",
             "missing": -1,
-            "schema": schema.to_json(),
         }
-        self._group = create_group(path, {**(attributes or {}), **layout})
+        self._group = create_group(path, {})
         self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
@@ -149,32 +149,34 @@ class SampleWriter:
         whole = concatenate_blocks(blocks, self.schema.offsets)
         row, sample = np.concatenate(rows), np.concatenate(samples)
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
-        for start in range(0, stop, self.block_rows):
-            part = np.arange(start, min(start + self.block_rows, stop))
-            self._write(fold, whole.take(part), row[part], sample[part])
+        if stop:
+            written = np.arange(stop)
+            self._write(fold, whole.take(written), row[written], sample[written])
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
             self._pending[fold] = [(whole.take(rest), row[rest], sample[rest])]
 
     def _write(
-        self, fold: int, block: Block, rows: IntArray, samples: npt.NDArray[np.object_]
+        self, fold: int, samples: Block, rows: IntArray, identifiers: npt.NDArray[np.object_]
     ) -> None:
-        if isinstance(block, SparseBlock):
-            n_observed = len(block.indices)
-            self._extend("indices", block.indices, ("observation",))
-            self._extend("indptr", block.indptr[1:] + self._n_observed, ("sample",))
+        """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
+        ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
+        if isinstance(samples, SparseBlock):
+            self._extend("indices", samples.indices, ("observation",))
+            self._extend("indptr", samples.indptr[1:] + self._n_observed, ("sample",))
         else:
-            n_observed = int(np.count_nonzero(block.codes >= 0))
-            self._extend("codes", block.codes, ("sample", "variable"), chunk_rows=self.block_rows)
+            codes, chunk_rows = samples.codes, self.block_rows
+            self._extend("codes", codes, ("sample", "variable"), chunk_rows=chunk_rows)
         self._extend("row", rows, ("sample",))
-        lengths = np.fromiter(map(len, samples), np.int32, len(samples))
+        lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
         self._extend("sample_length", lengths, ("sample",))
-        self._extend("sample_bytes", np.frombuffer(b"".join(samples), np.uint8), ("byte",))
-        self._blocks.append(
-            (self._n_rows, self._n_rows + block.n_rows, fold, n_observed, block.nbytes)
-        )
-        self._n_rows += block.n_rows
-        self._n_observed += n_observed
+        self._extend("sample_bytes", np.frombuffer(b"".join(identifiers), np.uint8), ("byte",))
+        for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+            block = samples.take(np.arange(start, stop))
+            first = self._n_rows
+            self._n_rows += block.n_rows
+            self._n_observed += block.n_observed
+            self._blocks.append((first, self._n_rows, fold, block.n_observed, block.nbytes))
 
     def _extend(
         self, name: str, values: npt.NDArray[Any], dims: Sequence[str], *, chunk_rows: int = 1 << 18
@@ -207,6 +209,8 @@ class SampleWriter:
         )
         if table.size:
             blocks[...] = table
+        # last: Zarr would read a long schema again for every array that is made
+        self._group.update_attributes({**self._attributes, "schema": self.schema.to_json()})
         return {"samples": self._n_rows, "observed": self._n_observed, "blocks": len(self._blocks)}
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pmflib.config import make_source
-from pmflib.crowd.census import Census, make_label_schema, take_census
+from pmflib.crowd.census import Census, make_label_schema, narrow_schema, take_census
 from pmflib.errors import SchemaError
 from pmflib.ingest import find_sources
 
@@ -40,3 +40,25 @@ def test_make_label_schema__every_worker_has_the_classes():
     assert [variable.levels for variable in schema] == [("b", "a", "c")] * 2
     with pytest.raises(SchemaError, match="0 workers and 1 labels were found"):
         make_label_schema(Census((), ("a",)), SOURCE)
+
+
+def test_narrow_schema__names_of_one_file_in_their_own_order():
+    schema = make_label_schema(Census(("u", "v", "w"), ("a", "b")), SOURCE, ["b", "a", "c"])
+    part = narrow_schema(schema, Census(("v", "w"), ("a", "b", "x")), SOURCE)
+    assert part.names == ("v", "w")
+    assert part[0].levels == ("a", "b")
+    # whatever other files hold, it is the same
+    more = make_label_schema(Census(("t", "v", "w"), ()), SOURCE, ["a", "b"])
+    assert narrow_schema(more, Census(("v", "w"), ("a", "b", "x")), SOURCE).digest == part.digest
+
+
+@pytest.mark.parametrize("census", [Census((), ("a",)), Census(("u",), ("x",))])
+def test_narrow_schema__nothing_of_its_own(census):
+    schema = make_label_schema(Census(("u", "v"), ("a", "b")), SOURCE)
+    assert narrow_schema(schema, census, SOURCE) is schema
+
+
+def test_census__saved_and_loaded(tmp_path):
+    census = Census(("w2", "w10"), ("ja", "ä"))
+    census.save(tmp_path / "census.json")
+    assert Census.load(tmp_path / "census.json") == census

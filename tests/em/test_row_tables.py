@@ -8,9 +8,10 @@ from reference import e_step, make_codes, make_model, offsets_of, tables_of_code
 
 import pmflib.em.row_tables as row_tables
 from pmflib.blocks import DenseBlock
+from pmflib.em import row_lists
 from pmflib.em.row_lists import Layout
 from pmflib.em.row_tables import choose_layout, choose_panels, score_block
-from pmflib.em.statistics import FLOOR, em_statistics, take_logs
+from pmflib.em.statistics import FLOOR, EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice, fallback
 
 
@@ -67,6 +68,39 @@ def test_add_block__every_layout_is_bayes_rule(force, group, missing, rank):
     np.testing.assert_allclose(dense.state_mass, state_mass, rtol=1e-12)
     assert dense.log_likelihood == pytest.approx(log_likelihood, rel=1e-13)
     assert same_bits(dense, sparse)
+
+
+@pytest.mark.parametrize("group", [0, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_add_block__strata_have_priors_of_their_own(force, monkeypatch, group, weighted):
+    rng = np.random.default_rng(group)
+    cardinalities = [3, 2, 4, 2, 5]
+    offsets = offsets_of(cardinalities)
+    codes = make_codes(rng, 150, cardinalities)
+    codes[5] = -1
+    _, factors = make_model(rng, cardinalities, 4)
+    priors = rng.dirichlet(np.ones(4), 3)
+    # a prior that products vanish under: such rows are left to the log domain
+    priors[2] = np.array([1.0, 1e-200, 1e-200, 1e-200])
+    factors[offsets[0] : offsets[1], 0] = [1e-280, 1.0, 1e-280]
+    strata = rng.integers(3, size=150).astype(np.int32)
+    weights = rng.random(150) + 0.5 if weighted else None
+    force(group)
+    # several chunks of lists, each with its part of the strata
+    monkeypatch.setattr(row_lists, "CHUNK_ENTRIES", 200)
+    block = DenseBlock(codes, weights)
+    logs = take_logs(priors, factors)
+    found = em_statistics(block, offsets, *logs, strata)
+    sparse = em_statistics(block.to_sparse(offsets), offsets, *logs, strata)
+    assert same_bits(found, sparse)
+    apart = [
+        em_statistics(block.take(np.flatnonzero(strata == k)), offsets, logs[0][k], logs[1])
+        for k in range(3)
+    ]
+    expected = EMStatistics.merge(apart)
+    np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(found.state_mass, expected.state_mass, rtol=1e-12)
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-12)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -142,12 +142,18 @@ def read_digests(path: Path) -> dict[str, str]:
 
 
 def start_pmf(
-    config: Path, *, environment: Mapping[str, str] | None = None, **options: Any
+    config: Path,
+    *,
+    words: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> subprocess.Popen[str]:
-    """Start ``pmf run`` in a session of its own, away from the Prefect settings of whoever runs the tests."""
+    """Start ``pmf run``, or other words, in a session of its own, away from the Prefect settings of whoever runs the
+    tests.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", "run", str(config), "--json"],
+        [sys.executable, "-m", "flows.cli", *(words or ("run", str(config))), "--json"],
         cwd=config.parent,
         env=kept | {"PYTHONPATH": str(ROOT), "HOME": str(config.parent)} | dict(environment or {}),
         stdout=subprocess.PIPE,

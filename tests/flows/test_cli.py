@@ -234,7 +234,7 @@ def test_status__before_the_first_run(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
     assert "No run has finished yet." in call("status", "p.toml")[1]
     answer = json.loads(call("status", "p.toml", "--json")[1])
-    assert answer == {"artefacts": {}, "unfinished": [], "run": {}, "current": False}
+    assert answer == {"artefacts": {}, "unfinished": [], "run": {}, "labels": {}, "current": False}
 
 
 def test_verify__names_what_is_damaged(call, tmp_path):
@@ -253,4 +253,4 @@ def test_verify__names_what_is_damaged(call, tmp_path):
     code, out, err = call("verify", "p.toml")
     assert code == 4
     assert str(store.locate(entry.reference)) in err
-    assert "delete these folders, and `pmf run` makes them again" in err
+    assert "delete these folders, and the command that made them makes them again" in err

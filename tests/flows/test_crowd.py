@@ -18,9 +18,12 @@ pytestmark = pytest.mark.slow
 
 
 def call(folder, *arguments):
-    command = [sys.executable, "-m", "flows.cli", "crowd", *arguments, "--output", "out"]
+    return run(folder, "crowd", *arguments, "--output", "out")
+
+
+def run(folder, *words):
     return subprocess.run(
-        command,
+        [sys.executable, "-m", "flows.cli", *words],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
@@ -46,6 +49,44 @@ def test_crowd__answers_in_labels_and_workers_out(tmp_path):
     expected = aggregate(answers, tol=1e-6, max_passes=200)
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert pq.read_table(tmp_path / "out" / "workers.parquet").num_rows == 6
+
+
+def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
+    answers, _ = draw_log(
+        np.random.default_rng(1), n_tasks=80, n_workers=7, n_classes=2, n_answers=3
+    )
+    lines = [f"t{t:02},w{w},{label}" for t, w, label in zip(*answers.values(), strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines[:120]]))
+    assert call(tmp_path, "a.csv").returncode == 0
+    file = tmp_path / "out" / "pipeline.toml"
+    edited = file.read_text().replace('path = "../a.csv"', 'path = ["../a.csv", "../b.csv"]')
+    file.write_text(edited + "\n[em]\nmax_passes = 4\n")
+    (tmp_path / "b.csv").write_text("\n".join(["task,worker,label", *lines[120:]]))
+    done = call(tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["answers"], facts["passes"]) == (240, 4)
+    assert edited in file.read_text()
+    status = run(tmp_path, "status", "out/pipeline.toml", "--json")
+    held = json.loads(status.stdout)
+    assert held["current"]
+    assert (held["run"], held["labels"]["answers"], held["labels"]["path"]) == (
+        {},
+        240,
+        facts["path"],
+    )
+    shown = run(tmp_path, "status", "out/pipeline.toml").stdout
+    assert "Labels" in shown
+    assert facts["path"] in shown
+    trace = run(tmp_path, "log", "out/pipeline.toml").stdout
+    assert trace.startswith(f"crowd {facts['digest'][:12]}")
+    assert "a.csv" in trace
+    assert "b.csv" in trace
+    assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
+    # what a model would answer has no model to do so
+    query = run(tmp_path, "query", "out/pipeline.toml", "w1")
+    assert query.returncode == 4
+    assert "no live model yet" in query.stderr
 
 
 def test_crowd__wrong_usage_is_one_paragraph(tmp_path):

@@ -29,9 +29,15 @@ def write_log(path, answers, rows):
 
 
 def run(config, workers, method="auto", classes=None):
-    census.fn(config, classes, workers)
-    dataset = ingest.fn(config, workers)
+    dataset = ingest.fn(config, workers, census.fn(config, classes, workers))
     return aggregate.fn(config, dataset, method, workers)
+
+
+def list_spills(config):
+    """Manifest entries of spills, by file."""
+    entries = Store(config.resolve(config.store.path)).entries()
+    spills = [entry for entry in entries if entry.reference.kind == "spill"]
+    return sorted((entry.options["name"], entry.reference.identity) for entry in spills)
 
 
 def read_labels(config, reference):
@@ -84,6 +90,59 @@ def test_aggregate__new_answers_equal_a_full_run(pipeline, tmp_path, log, worker
     # once more: nothing is left to do
     monkeypatch.setitem(aggregate.fn.__globals__, "run_passes", None)
     assert run(config, workers) == grown
+
+
+@pytest.mark.parametrize("classes", [None, ("c2", "c0", "c1")])
+def test_aggregate__new_workers_and_labels_leave_old_files_alone(
+    pipeline, tmp_path, log, workers, classes
+):
+    answers, _ = log
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    known = (answers["worker"] >= 3) & (answers["label"] < 2)
+    early, late = (
+        np.flatnonzero(known)[:700],
+        np.setdiff1d(np.arange(1600), np.flatnonzero(known)[:700]),
+    )
+    # a task has answers in both files, and one of them is given again
+    late = np.append(late, early[0])
+    write_log(tmp_path / "data" / "a.csv", answers, early)
+    run(config, workers, classes=classes)
+    before = list_spills(config)
+    write_log(tmp_path / "data" / "b.csv", answers, late)
+    grown = run(config, workers, classes=classes)
+    after = list_spills(config)
+    assert [name for name, _ in after] == ["a.csv", "b.csv"]
+    assert set(before) < set(after)
+    # all at once, to the same bits
+    apart = config.model_copy(update={"store": config.store.model_copy(update={"path": "other"})})
+    assert run(apart, workers, classes=classes).digest == grown.digest
+    # and as if each file had been encoded with the whole schema
+    whole = config.model_copy(update={"store": config.store.model_copy(update={"path": "whole"})})
+    census.fn(whole, classes, workers)
+    assert aggregate.fn(whole, ingest.fn(whole, workers), "auto", workers).digest == grown.digest
+    labels, _ = read_labels(config, grown)
+    assert labels["n_answers"].to_pylist() == [4] * 400
+
+
+def test_aggregate__passes_go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
+    module = aggregate.fn.__globals__
+    # of another store: nothing is left to do in the first one
+    expected = run(crowd, workers, "dawid_skene")
+    apart = crowd.model_copy(update={"store": crowd.store.model_copy(update={"path": "other"})})
+    real = module["save_fit"]
+
+    def keep(path, fit):
+        real(path, fit)
+        if len(fit.moved) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(module, "save_fit", keep)
+    with pytest.raises(KeyboardInterrupt):
+        run(apart, workers, "dawid_skene")
+    seen = []
+    monkeypatch.setitem(module, "save_fit", lambda path, fit: seen.append(len(fit.moved)))
+    assert run(apart, workers, "dawid_skene").digest == expected.digest
+    assert seen[0] == 4
 
 
 def test_aggregate__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, workers):

@@ -1,0 +1,76 @@
+"""Passes over a label log that are killed go on where they stopped, to the same bits."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from crowd.label_logs import draw_log
+from fault_runs import (
+    WAIT_SECONDS,
+    check_store,
+    finish,
+    frozen,
+    is_gone,
+    list_kinds,
+    running_pmf,
+    wait_until,
+    watching,
+)
+
+from pmflib.crowd.checkpoint import load_fit
+from pmflib.solvers.annotators import Rule
+
+pytestmark = pytest.mark.slow
+
+
+def write_answers(path: Path) -> None:
+    """Write a log that takes many passes: guesses that tell little."""
+    rng = np.random.default_rng(5)
+    sizes = {"n_tasks": 60_000, "n_workers": 200, "n_classes": 4, "n_answers": 5}
+    answers, _ = draw_log(rng, **sizes, accuracy=(0.3, 0.5))
+    pq.write_table(pa.table({name: pa.array(column) for name, column in answers.items()}), path)
+
+
+def count_passes(store: Path) -> int:
+    """Passes in the checkpoint of a run under way; 0 without one."""
+    for folder, _, names in os.walk(store / "work"):
+        if "state.npz" in names:
+            fit = load_fit(Path(folder) / "state.npz", Rule())
+            return 0 if fit is None else len(fit.moved)
+    return 0
+
+
+def test_crowd__killed_and_run_again(tmp_path: Path) -> None:
+    write_answers(tmp_path / "answers.parquet")
+    words = ["crowd", str(tmp_path / "answers.parquet"), "--output"]
+    with running_pmf(tmp_path / "pipeline.toml", words=[*words, "undisturbed"]) as process:
+        undisturbed = json.loads(finish(process)[0])
+    assert undisturbed["passes"] >= 20
+    store = tmp_path / "disturbed" / "store"
+    with running_pmf(tmp_path / "pipeline.toml", words=[*words, "disturbed"]) as process:
+        wait_until(lambda: 3 <= count_passes(store) <= undisturbed["passes"] - 8, process)
+        run = psutil.Process(process.pid)
+        family = [run, *run.children(recursive=True)]
+        with frozen(run):
+            passes = count_passes(store)
+            for each in family:
+                each.kill()
+        assert process.wait(WAIT_SECONDS) == -signal.SIGKILL
+        wait_until(lambda: all(map(is_gone, family)))
+    assert "crowd" not in list_kinds(store)
+    with (
+        running_pmf(tmp_path / "pipeline.toml", words=[*words, "disturbed"]) as process,
+        watching(lambda: count_passes(store)) as seen,
+    ):
+        facts = json.loads(finish(process)[0])
+    assert facts["digest"] == undisturbed["digest"]
+    assert facts["passes"] == undisturbed["passes"]
+    assert min(seen) >= passes
+    assert max(seen) > passes
+    check_store(store)

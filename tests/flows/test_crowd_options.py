@@ -1,0 +1,78 @@
+"""The options of ``pmf crowd`` next to a configuration that is there already; no flow has to run."""
+
+import re
+import sys
+
+import pytest
+
+from flows import cli
+from flows.commands import crowd as command
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path, capsys):
+    """Give a function that runs ``pmf crowd`` in an empty folder as far as the flow: exit code, and what it said."""
+    monkeypatch.chdir(tmp_path)
+
+    class Reached(BaseException):
+        pass
+
+    def stop(*_):
+        raise Reached
+
+    monkeypatch.setattr(command, "orchestrated", stop)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["pmf", "crowd", *arguments])
+        try:
+            cli.main()
+        except Reached:
+            return 0, ""
+        except SystemExit as end:
+            return end.code, re.sub(r"\s+", " ", capsys.readouterr().err)
+        raise AssertionError("the command ended without a word")
+
+    return run
+
+
+def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_path):
+    file = tmp_path / "crowd" / "pipeline.toml"
+    assert call("a.csv", "--worker", "who", "--delimiter", "\\t") == (0, "")
+    text = file.read_text()
+    assert 'variable = "who"' in text
+    edited = text + "\n[em]\nmax_passes = 7\n"
+    file.write_text(edited)
+    assert call() == (0, "")
+    assert call("a.csv", "--task", "task", "--worker", "who", "--delimiter", "\\t") == (0, "")
+    assert file.read_text() == edited
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["b.csv"], r"PATH is '\S+/b.csv', but source.path of 'crowd/pipeline.toml' is '\S+/a.csv'; leave PATH out"),
+        (["a.csv", "--worker", "w"], "--worker is 'w', but source.variable of .* is 'worker'; leave --worker out"),
+        (["--label", "said"], "--label is 'said', but source.value of .* is 'label'"),
+        (["--columns", "a,b"], r"--columns is \('a', 'b'\), but source.columns of .* is None"),
+    ],
+)  # fmt: skip
+def test_crowd__options_that_contradict_it_are_refused(call, tmp_path, arguments, said):
+    call("a.csv")
+    code, err = call(*arguments)
+    assert code == 2
+    assert re.search(said, err)
+    assert "give --output another folder" in err
+
+
+def test_crowd__no_answers_named_and_other_layouts(call, tmp_path):
+    code, err = call()
+    assert code == 2
+    assert "no PATH is given, and there is no 'crowd/pipeline.toml' that names one" in err
+    assert not (tmp_path / "crowd").exists()
+    (tmp_path / "crowd").mkdir()
+    (tmp_path / "crowd" / "pipeline.toml").write_text(
+        '[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
+    )
+    code, err = call("a.csv")
+    assert code == 2
+    assert "is 'wide'; answers are laid out 'long'" in err
