@@ -203,7 +203,7 @@ def predict_linearly(model: pmf.JointPMF, train: np.ndarray) -> list[Guess]:
     variance = np.stack([RATINGS**2 @ factor for factor in factors]) @ model.prior - mean**2
     covariance = (means * model.prior) @ means.T - np.outer(mean, mean)
     np.fill_diagonal(covariance, 0)
-    # EM on few ratings a user finds covariances of half the size of the counted ones
+    # EM on few ratings a user finds covariances 0.4 to 0.7 times as large as counted pairs have
     held = (train > 0).astype(np.float64)
     left = held * (train - mean)
     scale = np.sum(covariance * (left.T @ left)) / np.sum(covariance**2 * (held.T @ held))
