@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from ratings import read_log
+from movielens import read_log
 
 from pmflib.metrics import mae, rmse
 
