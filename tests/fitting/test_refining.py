@@ -187,6 +187,23 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
     assert max(given.held_out) == max(fixed.values())
 
 
+def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
+    train, held_out = codes[:80], codes[1000:1400]
+    options = {"rank": 6, "validation": held_out, "start": "random", "patience": 5}
+    result = pmf.fit_em(train, target="v2", **options)
+    known = held_out[:, 2] >= 0
+    chances = result.model.predict_proba(held_out[known], 2)
+    score = np.log(chances[np.arange(known.sum()), held_out[known, 2]]).sum() / len(held_out)
+    assert max(result.held_out) == pytest.approx(score, rel=1e-9)
+    assert np.array_equal(
+        result.model.factors, pmf.fit_em(train, target=2, **options).model.factors
+    )
+    joint = pmf.fit_em(train, **options)
+    assert max(joint.held_out) == pytest.approx(joint.model.log_prob(held_out).mean(), rel=1e-9)
+    with pytest.raises(SchemaError, match="class"):
+        pmf.fit_em(train, target="class", **options)
+
+
 def test_fit_em__average_is_the_mean_of_its_members_probabilities(codes):
     train, held_out = codes[:300], codes[300:600]
     options = {"validation": held_out, "smoothing": 0.3, "start": "random", "rng": 4}
