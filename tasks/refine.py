@@ -119,6 +119,7 @@ def _write(
         rank,
         config.seed,
         {config.start_method: open_start(begun.prior, begun.factors, singles)},
+        {config.start_method: begun.origin["method"]},
     )
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, rank, count_threads(client), options.n_models)
@@ -145,7 +146,7 @@ def _write(
             on_pass=_keep_and_report(work, config.em.max_passes),
         )
         recipe, model, state = fit_options(runs, starts, options)
-        result = report_em(begun.schema, recipe, model, state)
+        result = report_em(begun.schema, recipe, model, state, starts)
         if config.em.distil:
             result, state = _distil(config, runs, result.model)
     report("refine", state.n_passes, state.n_passes, _describe(state))
@@ -182,7 +183,7 @@ def _distil(config: PipelineConfig, runs: Runs, average: JointPMF) -> tuple[FitR
     note = (
         f"fitted to {len(drawn)} samples drawn from an average of {average.origin['average']} fits"
     )
-    return report_em(schema, recipe, model, state, (note,)), state
+    return report_em(schema, recipe, model, state, starts, (note,)), state
 
 
 def _evaluate_on(

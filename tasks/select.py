@@ -30,7 +30,7 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.samples import read_block
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 1
+VERSION = 2
 
 TRAINING_ROWS = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""

@@ -181,7 +181,7 @@ def _find(task: _Task, codes: IntArray, held_out: IntArray) -> tuple[Recipe, Fit
     runs, starts = task.prepare(codes, held_out)
     options = task.options.fit_to(_count_observed(codes), task.rank)
     recipe, model, state = find_recipe(runs, starts, options)
-    return recipe, report_em(task.schema, recipe, model, state, starts.notes)
+    return recipe, report_em(task.schema, recipe, model, state, starts, starts.notes)
 
 
 def _fit_all(task: _Task, codes: IntArray) -> FitResult:
@@ -200,12 +200,17 @@ def _fit_all(task: _Task, codes: IntArray) -> FitResult:
         recipe = replace(recipe, notes=notes)
     runs, starts = task.prepare(codes)
     model, state = follow_recipe(recipe, runs, starts)
-    result = report_em(task.schema, recipe, model, state, starts.notes)
+    result = report_em(task.schema, recipe, model, state, starts, starts.notes)
     return result if tried is None else replace(result, held_out=tried.held_out)
 
 
 def report_em(
-    schema: Schema, recipe: Recipe, model: Model, state: EMState, notes: tuple[str, ...] = ()
+    schema: Schema,
+    recipe: Recipe,
+    model: Model,
+    state: EMState,
+    starts: Starts,
+    notes: tuple[str, ...] = (),
 ) -> FitResult:
     """Turn the end of an EM loop into a result.
 
@@ -219,10 +224,12 @@ def report_em(
         Prior and factors.
     state
         End of the loop.
+    starts
+        Where it began.
     notes
         Kept in the result, before those of the recipe.
     """
-    method = f"{recipe.starts[0][0]}+em"
+    method = f"{starts.name_methods(kind for kind, _ in recipe.starts)}+em"
     origin: dict[str, object] = {
         "method": method,
         "passes": state.best_pass,

@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from reference import make_codes, make_model
+from reference import make_codes
 
 import pmflib as pmf
 from pmflib.em.runs import split_members
@@ -10,19 +10,6 @@ from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting.recipes import DEFAULT_STRENGTH, STRENGTHS
 
 CARDINALITIES = [3, 2, 4, 3]
-
-
-@pytest.fixture(scope="module")
-def truth():
-    parameters = make_model(np.random.default_rng(0), CARDINALITIES, 2)
-    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(CARDINALITIES))
-
-
-@pytest.fixture(scope="module")
-def codes(truth):
-    drawn = truth.sample(3000, rng=1)
-    drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
-    return drawn
 
 
 def test_fit_em__raises_the_likelihood_of_its_start(codes):
@@ -141,6 +128,20 @@ def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
     assert result.model.rank == 3
     again = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
     assert np.array_equal(result.model.factors, again.model.factors)
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+def test_fit_em__method_names_what_ran(codes):
+    counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
+    pairs = pmf.fit(counts, 3).method
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt", pairs)
+    options = {"rank": 3, "smoothing": 1.0, "max_passes": 2}
+    several = pmf.fit_em(codes[:300], **options)
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt/random\+em", several.method)
+    assert several.model.origin["method"] == several.method
+    one = pmf.fit_em(codes[:300], start="auto", **options | {"rank": 20}, validation=codes[:0:-9])
+    assert one.method == "pairs/random+em"
+    assert pmf.fit_em(codes[:300], start="spa", **options | {"rank": 2}).method == "spa+em"
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")

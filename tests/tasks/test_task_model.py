@@ -159,6 +159,7 @@ def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     assert summary["notes"][0].startswith(f"pseudo-count {summary['smoothing']:g}: ")
     assert "0.1: -" in summary["notes"][0]
     assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
+    assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 
 
