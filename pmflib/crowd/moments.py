@@ -104,7 +104,7 @@ def fit_pairs(
     root = _find_root(pairs, method, rng)
     found: list[tuple[float, Annotators]] = []
     for rotation in draw_rotations(n_classes, ROTATIONS, rng):
-        nonnegative, _ = turn_nonnegative(root, rotations=[rotation], max_iter=TURNS, tol=1e-6)
+        nonnegative, _ = turn_nonnegative(root, rotations=[rotation], hasten=False, max_iter=TURNS)
         confusion, prior = read_confusion(nonnegative, n_answers, order=order)
         if all(np.abs(confusion - other.mass).max() > SAME for _, other in found):
             annotators = _hold(prior, confusion)

@@ -119,6 +119,7 @@ def turn_nonnegative(
     root: FloatArray,
     *,
     rotations: Sequence[FloatArray] = (),
+    hasten: bool = True,
     max_iter: int = 200,
     tol: float = 1e-5,
 ) -> tuple[FloatArray, tuple[float, ...]]:
@@ -131,6 +132,9 @@ def turn_nonnegative(
     rotations
         Orthogonal starts of shape (rank, rank); none is the identity. Of several, the one that a coarse tolerance
         leaves nearest goes on.
+    hasten
+        Whether to step too far and with momentum; else the alternation is as published, for which other end points
+        attract, and which needs many steps.
     max_iter
         Limit of steps of a start, at least 1.
     tol
@@ -161,21 +165,21 @@ def turn_nonnegative(
     begun: list[FloatArray] = [*rotations] or [np.eye(root.shape[1])]
     before: tuple[float, ...] = ()
     if len(begun) > 1:
-        coarse = [_turn(root, each, max_iter, max(tol, _COARSE)) for each in begun]
+        coarse = [_turn(root, each, hasten, max_iter, max(tol, _COARSE)) for each in begun]
         best, before = min(coarse, key=lambda each: min(each[1]))
         begun = [best]
-    turned, residuals = _turn(root, begun[0], max_iter, tol)
+    turned, residuals = _turn(root, begun[0], hasten, max_iter, tol)
     return np.maximum(root @ turned, 0.0), (*before, *residuals)
 
 
 def _turn(
-    root: FloatArray, rotation: FloatArray, max_iter: int, tol: float
+    root: FloatArray, rotation: FloatArray, hasten: bool, max_iter: int, tol: float
 ) -> tuple[FloatArray, tuple[float, ...]]:
     """Best rotation on the way from one, and the distances on the way."""
     # columns have no sign of their own: one that points down would rectify to nothing
     here = rotation * np.where((root @ rotation).sum(axis=0) < 0, -1.0, 1.0)
     ahead, pace, best = here, 1.0, here
-    scale = float(np.linalg.norm(root))
+    scale, stride = float(np.linalg.norm(root)), _OVERSTEP if hasten else 1.0
     residuals: list[float] = []
     for step in range(max_iter):
         residual = float(np.linalg.norm(np.minimum(root @ here, 0.0)))
@@ -188,8 +192,8 @@ def _turn(
         if residual <= tol * scale or stalled:
             break
         turned = root @ ahead
-        new = _rotate(root.T @ (turned - _OVERSTEP * np.minimum(turned, 0.0)))
-        faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
+        new = _rotate(root.T @ (turned - stride * np.minimum(turned, 0.0)))
+        faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2 if hasten else 1.0
         # not quite orthogonal, which the next step mends: another decomposition gains nothing
         ahead = new + (pace - 1) / faster * (new - here)
         here, pace = new, faster
