@@ -20,7 +20,7 @@ from pmflib.em.statistics import EMStatistics, ScoreBlock, score_average, score_
 from pmflib.evaluation import split_folds
 from pmflib.fitting.pairwise import FitResult
 from pmflib.fitting.recipes import Options, fit_options
-from pmflib.fitting.refining import report_em
+from pmflib.fitting.refining import report_em, tell_target
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
@@ -146,7 +146,8 @@ def _write(
             on_pass=_keep_and_report(work, config.em.max_passes),
         )
         recipe, model, state = fit_options(runs, starts, options)
-        result = report_em(begun.schema, recipe, model, state, starts)
+        notes = () if judge is None else tell_target(begun.schema, target)
+        result = report_em(begun.schema, recipe, model, state, starts, notes)
         if config.em.distil:
             result, state = _distil(config, runs, result.model)
     report("refine", state.n_passes, state.n_passes, _describe(state))

@@ -181,6 +181,7 @@ def _find(task: _Task, codes: IntArray, held_out: IntArray) -> tuple[Recipe, Fit
     runs, starts = task.prepare(codes, held_out)
     options = task.options.fit_to(_count_observed(codes), task.rank)
     recipe, model, state = find_recipe(runs, starts, options)
+    recipe = replace(recipe, notes=tell_target(task.schema, task.target) + recipe.notes)
     return recipe, report_em(task.schema, recipe, model, state, starts, starts.notes)
 
 
@@ -249,6 +250,13 @@ def report_em(
         (*notes, *recipe.notes),
         state.passes_saved,
     )
+
+
+def tell_target(schema: Schema, target: int | None) -> tuple[str, ...]:
+    """A note on what held-out samples judge by, where that is a single variable."""
+    if target is None:
+        return ()
+    return (f"held out: log-likelihood of {schema.names[target]!r} given the other variables",)
 
 
 def check_can_start(model: JointPMF) -> None:

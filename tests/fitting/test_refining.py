@@ -199,7 +199,9 @@ def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
     assert np.array_equal(
         result.model.factors, pmf.fit_em(train, target=2, **options).model.factors
     )
+    assert "held out: log-likelihood of 'v2' given the other variables" in result.notes
     joint = pmf.fit_em(train, **options)
+    assert not any("given the other variables" in note for note in joint.notes)
     assert max(joint.held_out) == pytest.approx(joint.model.log_prob(held_out).mean(), rel=1e-9)
     with pytest.raises(SchemaError, match="class"):
         pmf.fit_em(train, target="class", **options)

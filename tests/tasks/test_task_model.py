@@ -188,6 +188,7 @@ def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
     aimed = summary_of(
         config, refine_again(change(config, em=fixed | {"target": name}), stages, workers)
     )
+    assert aimed["notes"][0].startswith(f"held out: log-likelihood of {name!r}")
     # one variable has less to tell than all
     assert min(aimed["held_out_per_row"]) > max(joint["held_out_per_row"])
     assert aimed["log_likelihood_per_row"] == joint["log_likelihood_per_row"]
