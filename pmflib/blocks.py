@@ -66,6 +66,12 @@ class DenseBlock:
             self.weights,
         )
 
+    def hide(self, variable: int, offsets: IntArray) -> DenseBlock:
+        """Return the same samples with one variable missing."""
+        codes = self.codes.copy()
+        codes[:, variable] = -1
+        return DenseBlock(codes, self.weights)
+
     def take(self, rows: IntArray) -> DenseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
         return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])
@@ -122,6 +128,12 @@ class SparseBlock:
     def to_sparse(self, offsets: IntArray) -> SparseBlock:
         """Return the same samples as level indices."""
         return self
+
+    def hide(self, variable: int, offsets: IntArray) -> SparseBlock:
+        """Return the same samples with one variable missing."""
+        kept = (self.indices < offsets[variable]) | (self.indices >= offsets[variable + 1])
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        return SparseBlock(before[self.indptr], self.indices[kept], self.weights)
 
     def take(self, rows: IntArray) -> SparseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""

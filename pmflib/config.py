@@ -129,6 +129,9 @@ class EMConfig(_Section):
     """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
     patience: Annotated[int, Field(ge=1)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+    target: str | None = None
+    """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others; by
+    default by that of all variables."""
     accelerate: bool = False
     """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
 

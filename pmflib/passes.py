@@ -13,7 +13,7 @@ from pmflib.blocks import Block
 from pmflib.counting.adding import add_blocks
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.runs import merge_each, merge_scores
-from pmflib.em.statistics import EMStatistics, em_statistics, score_average, take_logs
+from pmflib.em.statistics import EMStatistics, ScoreBlock, em_statistics, take_logs
 from pmflib.evaluation import HeldOutScores, choose_hidden, score_hidden
 from pmflib.model import JointPMF
 from pmflib.solvers.squarem import Model
@@ -68,10 +68,12 @@ def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list
     )
 
 
-def judge_group(group: Group, offsets: IntArray, models: Sequence[Model]) -> tuple[float, float]:
-    """Log-likelihood of a group under the average of models, nats, and its number of samples."""
+def judge_group(
+    group: Group, offsets: IntArray, score: ScoreBlock, models: Sequence[Model], target: int | None
+) -> FloatArray:
+    """Sums of the scores of a group."""
     logs = [take_logs(*model) for model in models]
-    return merge_scores([score_average(block, offsets, logs) for block in iterate_distinct(group)])
+    return merge_scores([score(block, offsets, logs, target) for block in iterate_distinct(group)])
 
 
 def score_group(

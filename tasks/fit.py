@@ -16,7 +16,7 @@ from pmflib.fitting.pairwise import fit as fit_counts
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 
-VERSION = 4
+VERSION = 5
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Levels up to which the counts are diagnosed: some seconds for the singular values."""

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import FloatArray, IntArray
 from pmflib.config import PipelineConfig
 from pmflib.counting.counts import PairCounts, count_pairs, load_singles
 from pmflib.counting.marginals import estimate_singles, smooth_singles
 from pmflib.em.checkpoint import load_state, save_state
 from pmflib.em.loop import EMState, open_start
-from pmflib.em.runs import EvaluateModels, JudgeModels, Runs, merge_each, merge_scores
+from pmflib.em.runs import EvaluateModels, Runs, estimate_gain, merge_each, merge_scores
 from pmflib.em.samples import Samples
-from pmflib.em.statistics import EMStatistics
+from pmflib.em.statistics import EMStatistics, ScoreBlock, score_average, score_difference
 from pmflib.evaluation import split_folds
 from pmflib.fitting.pairwise import FitResult
 from pmflib.fitting.recipes import Options, fit_options
-from pmflib.fitting.refining import report_em
+from pmflib.fitting.refining import report_em, tell_target
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
@@ -32,7 +32,7 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.samples import BlockReference
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 4
+VERSION = 5
 
 DRAWN_SAMPLES = 100_000
 """Samples drawn from an average to distil it."""
@@ -108,6 +108,7 @@ def _write(
     rank, offsets = begun.rank, begun.schema.offsets
     blocks = list_dataset_blocks(store, dataset, folds.train)
     held_out = list_dataset_blocks(store, dataset, folds.validation)
+    target = None if config.em.target is None else begun.schema.position(config.em.target)
     options = Options.make(config.model.method, config.em.smoothing, config.em.members, rank)
     options = options.fit_to(sum(block.n_observed for block in blocks), rank)
     singles = smooth_singles(load_singles(pairs, without=unseen), offsets)
@@ -118,6 +119,7 @@ def _write(
         rank,
         config.seed,
         {config.start_method: open_start(begun.prior, begun.factors, singles)},
+        {config.start_method: begun.origin["method"]},
     )
     with open_workers(config, address) as (client, limit):
         plan = plan_em(begun.schema.n_levels, rank, count_threads(client), options.n_models)
@@ -125,14 +127,15 @@ def _write(
         spare = (limit - plan.needed) // 2
         # a pass over little is done here in less time than it takes to ask a worker
         worker = None if options.small else client
-        validate = None
+        judge = None
         # of few samples, none may have fallen to these folds: then nothing is chosen
         if any(block.n_rows for block in held_out):
-            validate = _judge_on(worker, held_out, offsets, spare // 8)
+            groups = _keep_groups(worker, held_out, spare // 8)
+            judge = _HeldOutBlocks(worker, groups, offsets, target)
         report("refine", 0, config.em.max_passes)
         runs = Runs(
             _evaluate_on(worker, blocks, offsets, spare),
-            validate,
+            judge,
             offsets,
             starts.singles,
             config.em.max_passes,
@@ -143,7 +146,8 @@ def _write(
             on_pass=_keep_and_report(work, config.em.max_passes),
         )
         recipe, model, state = fit_options(runs, starts, options)
-        result = report_em(begun.schema, recipe, model, state)
+        notes = () if judge is None else tell_target(begun.schema, target)
+        result = report_em(begun.schema, recipe, model, state, starts, notes)
         if config.em.distil:
             result, state = _distil(config, runs, result.model)
     report("refine", state.n_passes, state.n_passes, _describe(state))
@@ -180,7 +184,7 @@ def _distil(config: PipelineConfig, runs: Runs, average: JointPMF) -> tuple[FitR
     note = (
         f"fitted to {len(drawn)} samples drawn from an average of {average.origin['average']} fits"
     )
-    return report_em(schema, recipe, model, state, (note,)), state
+    return report_em(schema, recipe, model, state, starts, (note,)), state
 
 
 def _evaluate_on(
@@ -210,17 +214,25 @@ def _evaluate_on(
     return evaluate
 
 
-def _judge_on(
-    client: Client, blocks: Sequence[BlockReference], offsets: IntArray, spare: int
-) -> JudgeModels:
-    """Log-likelihood of some blocks, at least one, as a map over groups of blocks."""
-    items = _keep_groups(client, blocks, spare)
+@dataclass(frozen=True, eq=False)
+class _HeldOutBlocks:
+    """Held-out samples as groups of blocks, at least one, that are mapped over."""
 
-    def judge(models: Sequence[Model]) -> float:
-        found = run_blocks(client, judge_group, items, merge_scores, offsets, models)
-        return found[0] / max(found[1], 1)
+    client: Client
+    groups: Sequence[Any]
+    offsets: IntArray
+    target: int | None
 
-    return judge
+    def score(self, models: Sequence[Model]) -> float:
+        total, n_samples = self._add_up(score_average, models)
+        return float(total / max(n_samples, 1))
+
+    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+        return estimate_gain(self._add_up(score_difference, (first, second)))
+
+    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+        shared = self.offsets, score, models, self.target
+        return run_blocks(self.client, judge_group, self.groups, merge_scores, *shared)
 
 
 def _keep_groups(client: Client, blocks: Sequence[BlockReference], spare: int) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.solvers.composite import fit_composite
 from pmflib.solvers.confusion import Order, fit_multispa, raise_floor, read_confusion
 from pmflib.solvers.imputation import factor_pairs, impute_by_one_pair, impute_designated
-from pmflib.solvers.procrustes import fit_procrustes, root_of
+from pmflib.solvers.procrustes import draw_rotations, root_of, turn_nonnegative
 from pmflib.solvers.worker_pairs import WorkerPairs, count_worker_pairs
 
 MomentMethod: TypeAlias = Literal[
@@ -22,6 +22,8 @@ MomentMethod: TypeAlias = Literal[
 
 ROTATIONS = 10
 """Orthogonal starts of the symmetric factorisation."""
+TURNS = 500
+"""Limit of the steps from each."""
 SAME = 1e-3
 """End points whose confusion matrices differ by less are one."""
 HOPE = 0.5
@@ -42,7 +44,6 @@ def fit_moments(
     judge: Judge,
     rng: np.random.Generator,
     order: Order = "joint",
-    decay: float | None = None,
 ) -> Annotators:
     """Estimate confusion matrices and the class prior from pairs of annotators.
 
@@ -64,8 +65,6 @@ def fit_moments(
         Source of starts.
     order
         How columns are matched with classes: see `read_confusion`.
-    decay
-        Of the rectifier's threshold, as in `fit_procrustes`.
 
     Raises
     ------
@@ -74,7 +73,7 @@ def fit_moments(
     """
     pairs = count_worker_pairs(block, n_annotators, n_classes)
     n_answers = np.bincount(block.indices // n_classes, minlength=n_annotators)
-    return fit_pairs(pairs, n_answers, method, judge=judge, rng=rng, order=order, decay=decay)
+    return fit_pairs(pairs, n_answers, method, judge=judge, rng=rng, order=order)
 
 
 def fit_pairs(
@@ -85,7 +84,6 @@ def fit_pairs(
     judge: Judge,
     rng: np.random.Generator,
     order: Order = "joint",
-    decay: float | None = None,
 ) -> Annotators:
     """Do what `fit_moments` does after the pairs are counted.
 
@@ -95,7 +93,7 @@ def fit_pairs(
         Pairwise marginals.
     n_answers
         int64 of shape (n_annotators,).
-    method, judge, rng, order, decay
+    method, judge, rng, order
         As for `fit_moments`.
     """
     n_classes = pairs.n_classes
@@ -105,12 +103,9 @@ def fit_pairs(
         return _fit_coupled(pairs)
     root = _find_root(pairs, method, rng)
     found: list[tuple[float, Annotators]] = []
-    for start in range(ROTATIONS):
-        turn = np.eye(n_classes)
-        if start:
-            turn = np.linalg.qr(rng.standard_normal((n_classes, n_classes)))[0]
-        turned = fit_procrustes(root @ turn, rng=rng, n_starts=1, decay=decay)
-        confusion, prior = read_confusion(turned.nonnegative, n_answers, order=order)
+    for rotation in draw_rotations(n_classes, ROTATIONS, rng):
+        nonnegative, _ = turn_nonnegative(root, rotations=[rotation], hasten=False, max_iter=TURNS)
+        confusion, prior = read_confusion(nonnegative, n_answers, order=order)
         if all(np.abs(confusion - other.mass).max() > SAME for _, other in found):
             annotators = _hold(prior, confusion)
             found.append((judge(annotators), annotators))

@@ -6,8 +6,10 @@ one table. The update of such a model is the update of each member; only the E-s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -19,8 +21,15 @@ from pmflib.solvers.squarem import Model
 EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
 """Sufficient statistics of a set of samples under each of several models of one rank."""
 
-JudgeModels = Callable[[Sequence[Model]], float]
-"""Log-likelihood of held-out samples under the average of models, nats per sample."""
+
+class HeldOut(Protocol):
+    """Held-out samples, as models are judged on them."""
+
+    def score(self, models: Sequence[Model]) -> float:
+        """Log-likelihood under the average of models, nats per sample."""
+
+    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+        """What a sample gains on average by the first of two models, nats, and the standard error of that."""
 
 
 def join_members(models: Sequence[Model]) -> Model:
@@ -51,9 +60,18 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
     )
 
 
-def merge_scores(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Sum of log-likelihoods and numbers of samples, in the order of the parts."""
-    return sum(part[0] for part in parts), sum(part[1] for part in parts)
+def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
+    """Sum of what was added up over parts of the samples, at least one, in their order."""
+    return np.asarray(sum(parts))
+
+
+def estimate_gain(sums: FloatArray) -> tuple[float, float]:
+    """Mean gain per sample, and its standard error, from what `score_difference` adds up."""
+    n_samples, gain, squares = (float(each) for each in sums)
+    if n_samples <= 1:
+        return gain, math.inf
+    mean = gain / n_samples
+    return mean, math.sqrt(max(squares / n_samples - mean**2, 0.0) / (n_samples - 1))
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
@@ -69,8 +87,8 @@ class Runs:
     ----------
     evaluate
         Statistics of the training samples.
-    validate
-        Log-likelihood of held-out samples; None where there are none.
+    held_out
+        Held-out samples; None where there are none.
     offsets
         int64 of shape (n_variables + 1,).
     singles
@@ -84,7 +102,7 @@ class Runs:
     """
 
     evaluate: EvaluateModels
-    validate: JudgeModels | None
+    held_out: HeldOut | None
     offsets: IntArray
     singles: FloatArray
     max_passes: int = 200
@@ -120,8 +138,8 @@ class Runs:
             return join_statistics(self.evaluate(split_members((prior, factors), len(starts))))
 
         def judge(prior: FloatArray, factors: FloatArray) -> float:
-            assert self.validate is not None
-            return self.validate(split_members((prior, factors), len(starts)))
+            assert self.held_out is not None
+            return self.held_out.score(split_members((prior, factors), len(starts)))
 
         return run_em(
             evaluate,
@@ -130,7 +148,7 @@ class Runs:
             smoothing=Smoothing.shaped_by(self.singles, self.offsets, strength),
             max_passes=self.max_passes,
             tol=self.tol,
-            validate=judge if self.validate is not None and stop_early else None,
+            validate=judge if self.held_out is not None and stop_early else None,
             patience=self.patience,
             accelerate=self.accelerate,
             on_pass=lambda state: self.on_pass(name, state),

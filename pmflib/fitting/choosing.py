@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray
 from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.errors import RankError
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
+from pmflib.fitting.rounds import Round, deal_rounds
 from pmflib.solvers.pairwise import Parameters
 from pmflib.solvers.random_start import start_random
 from pmflib.solvers.result import SolverResult
@@ -44,6 +46,8 @@ _TOL = 1e-5
 # Iterations of a start that is not to converge: with more states than pairs can tell apart, the rest fits noise.
 _PAIR_ITERATIONS = 50
 _OPENING = 0.05
+# Rounds of imputation of a start that symmetric NMF makes.
+_STARTED = 10
 
 Start = Callable[[Marginals, FloatArray], Parameters]
 
@@ -54,15 +58,15 @@ class Choice:
 
     Parameters
     ----------
-    start
-        Name of the start.
+    method
+        What ran: the start that was chosen and "opt", or "pairs".
     strength
         Mean pseudo-count per level and state.
     notes
         One sentence each.
     """
 
-    start: str
+    method: str
     strength: float
     notes: tuple[str, ...]
 
@@ -95,10 +99,10 @@ def fit_chosen(
     carried = count_carried(counts)
     if rank > carried:
         why = f"pairs tell at most {carried} states apart: random start, few iterations, no pseudo-count"
-        return fit_pairs(counts, rank, rng), Choice("random", 0.0, (why,))
+        return fit_pairs(counts, rank, rng), Choice("pairs", 0.0, (why,))
     if _limit_iterations(counts.schema.n_levels, rank) < _ITERATIONS:
         why = "huge tables: random start, few iterations, no pseudo-count"
-        return fit_pairs(counts, rank, rng), Choice("random", 0.0, (why,))
+        return fit_pairs(counts, rank, rng), Choice("pairs", 0.0, (why,))
     starts, notes = _list_starts(rank, int(rng.integers(2**63))), []
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
     begun: dict[str, Parameters] = {}
@@ -118,7 +122,7 @@ def fit_chosen(
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
     notes += [reason, f"start {name}: least loss ({losses})"]
-    return fits[name], Choice(name, strength, (*notes, *fits[name].notes))
+    return fits[name], Choice(f"{name}+opt", strength, (*notes, *fits[name].notes))
 
 
 def count_carried(counts: PairCounts) -> int:
@@ -182,6 +186,7 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
             rank=rank,
             rng=np.random.default_rng(seed),
             n_starts=4,
+            max_iter=_STARTED,
         )
         return found.prior, found.factors
 
@@ -207,31 +212,13 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
     return {"symnmf": opened(symnmf), "spa": opened(spa), "random": random}
 
 
-def _plan_rounds(counts: PairCounts, rank: int) -> list[tuple[PairCounts, IntArray]]:
-    """Training counts, and the pair table of those held out, for each round."""
-    n_levels = counts.schema.n_levels
-    work = n_levels**2 * rank
-    n_rounds = (
-        MAX_GROUPS if work <= _WORK_FOR_ALL_ROUNDS else 1 if work <= _WORK_FOR_ONE_ROUND else 0
-    )
-    if counts.n_folds == 1 or not n_rounds:
+def _plan_rounds(counts: PairCounts, rank: int) -> list[Round]:
+    """Rounds of judging, as many as the size of the fit allows."""
+    work = counts.schema.n_levels**2 * rank
+    if counts.n_folds == 1 or work > _WORK_FOR_ONE_ROUND:
         return []
-    groups = [
-        counts.select_folds(range(g, counts.n_folds, MAX_GROUPS))
-        for g in range(min(MAX_GROUPS, counts.n_folds))
-    ]
-    n_rounds = min(n_rounds, len(groups))
-    sizes = np.diff(counts.schema.offsets)
-    owners = np.repeat(np.arange(sizes.size), sizes)
-    across = owners[:, None] < owners
-    planned = []
-    for g in range(n_rounds):
-        kept = [fold for fold in range(counts.n_folds) if fold % MAX_GROUPS != g]
-        held_out = np.where(across, groups[g].tables.sum(axis=0), 0)
-        training = counts.select_folds(kept)
-        if held_out.any() and (across & (training.tables.sum(axis=0) > 0)).any():
-            planned.append((training, held_out))
-    return planned
+    n_rounds = MAX_GROUPS if work <= _WORK_FOR_ALL_ROUNDS else 1
+    return list(islice(deal_rounds(counts, MAX_GROUPS), n_rounds))
 
 
 def _choose_strength(start: Start, counts: PairCounts, rank: int) -> tuple[float, str]:
@@ -243,7 +230,7 @@ def _choose_strength(start: Start, counts: PairCounts, rank: int) -> tuple[float
         return DEFAULT_STRENGTH, (
             f"pseudo-count {DEFAULT_STRENGTH:g} by default, nothing was held out: {why}"
         )
-    scores = _judge(start, counts, rounds)
+    scores = _judge(start, rounds)
     strength = max(scores, key=lambda each: scores[each])
     told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
     return strength, (
@@ -252,18 +239,16 @@ def _choose_strength(start: Start, counts: PairCounts, rank: int) -> tuple[float
     )
 
 
-def _judge(
-    start: Start, counts: PairCounts, rounds: list[tuple[PairCounts, IntArray]]
-) -> dict[float, float]:
+def _judge(start: Start, rounds: list[Round]) -> dict[float, float]:
     """Held-out log-likelihood per pair under each strength, the mean of the rounds."""
     scores = dict.fromkeys(STRENGTHS, 0.0)
-    for training, held_out in rounds:
-        marginals, singles = Marginals.from_counts(training), estimate_singles(training)
+    for each in rounds:
+        marginals, singles = Marginals.from_counts(each.training), estimate_singles(each.training)
         begun = start(marginals, singles)
         for strength in STRENGTHS:
             found = _polish(marginals, singles, begun, strength, _JUDGED_ITERATIONS)
-            score = score_pairs(held_out[None], (found.prior, found.factors))[0] / held_out.sum()
-            scores[strength] += float(score) / len(rounds)
+            score = score_pairs(each.held_out, (found.prior, found.factors)).sum()
+            scores[strength] += float(score / each.held_out.sum()) / len(rounds)
     return scores
 
 

@@ -120,7 +120,7 @@ def fit(
         return _start_at_random(counts, rank, generator, (lone,))
     if method == "auto" and rank > 1:
         found, choice = fit_chosen(counts, rank, generator)
-        return _report(found, counts, f"{choice.start}+opt", choice.notes)
+        return _report(found, counts, choice.method, choice.notes)
     if method == "pairs" and rank > 1:
         return _report(fit_pairs(counts, rank, generator), counts, method, ())
     if method in ("auto", "pairs"):

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.em.loop import EMState
-from pmflib.em.runs import Runs, split_members
+from pmflib.em.runs import HeldOut, Runs, split_members
 from pmflib.em.statistics import Smoothing
 from pmflib.fitting.averaging import average_parameters
 from pmflib.solvers.squarem import Model
@@ -141,7 +141,7 @@ def fit_options(
     runs: Runs, make_starts: MakeStarts, options: Options
 ) -> tuple[Recipe, Model, EMState]:
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
-    if runs.validate is not None:
+    if runs.held_out is not None:
         return find_recipe(runs, make_starts, options)
     recipe = options.settle()
     return recipe, *follow_recipe(recipe, runs, make_starts)
@@ -235,26 +235,54 @@ def _compare_converged(
     starts = ((kinds[0], 1), (kinds[1], N_STARTS - 1))
     runs = replace(runs, accelerate=True)
     begun = [model for kind, number in starts for model in make_starts(kind, number)]
-    found: dict[float, tuple[dict[str, Model], dict[str, float], EMState]] = {}
-
-    def run(strength: float) -> float:
-        assert runs.validate is not None
+    assert runs.held_out is not None
+    found: dict[float, tuple[Model, str, EMState]] = {}
+    all_scores: dict[float, dict[str, float]] = {}
+    for strength in strengths:
         state = runs.run(f"starts-{strength:g}", begun, strength, stop_early=False)
         models = _combine(runs, state, Recipe(starts, strength, kind="best"))
-        scores = {kind: runs.validate([model]) for kind, model in models.items()}
-        found[strength] = models, scores, state
-        return max(scores.values())
-
-    strength, compared = _climb(strengths, run)
-    models, scores, state = found[strength]
-    kind = max(scores, key=lambda each: scores[each])
-    told = ", ".join(f"{each}: {score:.5f}" for each, score in scores.items())
-    notes = (
-        *_tell_strength(strength, compared),
-        f"{kind} of {N_STARTS} starts: held-out log-likelihood per sample ({told})",
+        scores = {kind: runs.held_out.score([model]) for kind, model in models.items()}
+        kind = max(scores, key=lambda each: scores[each])
+        found[strength], all_scores[strength] = (models[kind], kind, state), scores
+    strength, notes = _choose_largest(
+        runs.held_out,
+        {each: model for each, (model, _, _) in found.items()},
+        {each: max(scores.values()) for each, scores in all_scores.items()},
     )
+    model, kind, state = found[strength]
+    scores = all_scores[strength]
+    told = ", ".join(f"{each}: {score:.5f}" for each, score in scores.items())
+    notes += (f"{kind} of {N_STARTS} starts: held-out log-likelihood per sample ({told})",)
     recipe = Recipe(starts, strength, None, kind, notes, scores[kind])
-    return recipe, models[kind], state
+    return recipe, model, state
+
+
+def _choose_largest(
+    held_out: HeldOut, models: dict[float, Model], scores: dict[float, float]
+) -> tuple[float, tuple[str, ...]]:
+    """Largest pseudo-count that held-out samples do not speak against, and a sentence on why.
+
+    Of few samples the best score is chance. What is too large costs little, what is too small makes up dependence that
+    is not there: so it is the largest whose loss against the best is within its standard error over the samples.
+
+    References
+    ----------
+    Breiman, Friedman, Olshen, Stone (1984), Classification and Regression Trees, section 3.4.3, the one-SE rule, with
+    paired differences.
+    """
+    best = max(scores, key=lambda each: scores[each])
+    losses = {each: held_out.compare(models[best], model) for each, model in models.items()}
+    chosen = max(each for each, (loss, error) in losses.items() if loss <= error or each == best)
+    if len(scores) == 1:
+        return chosen, ()
+    told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
+    reason = "best held-out log-likelihood per sample"
+    if chosen != best:
+        reason = (
+            f"largest within one standard error of the {reason}, {losses[chosen][0]:.5f} +- {losses[chosen][1]:.5f} "
+            f"below that of {best:g}"
+        )
+    return chosen, (f"pseudo-count {chosen:g}: {reason} ({told})",)
 
 
 def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Model]:

@@ -52,6 +52,7 @@ def fit_em(
     tol: float = 1e-6,
     patience: int = 10,
     accelerate: bool = False,
+    target: str | int | None = None,
     rng: np.random.Generator | int = 0,
 ) -> FitResult:
     """Refine a model by EM on samples in memory, or fit one of a given rank.
@@ -78,13 +79,17 @@ def fit_em(
         their parameters with the best of them.
     smoothing
         Mean pseudo-count per level and latent state, shaped by the marginals; "auto" compares ``STRENGTHS`` where it
-        can, and else is ``DEFAULT_STRENGTH``. A state itself gets as many as it has, on average, for a variable.
+        can, and else is ``DEFAULT_STRENGTH``. Small fits, which do not stop early, take the largest that is within one
+        standard error of the best. A state itself gets as many as it has, on average, for a variable.
     members
         Number of fits from independent starts to average: their probabilities, which are better than those of any
         single fit. The result is one model of ``members * rank`` states, and final: EM would take it apart. To distil
         it to a smaller one, fit a model to samples drawn from it, with real samples held out.
     max_passes, tol, patience, accelerate
         As in `run_em`.
+    target
+        Variable, by name or place, that the model is to predict: held-out samples judge by its log-likelihood given
+        their other variables, in place of that of all. None is a model of all variables alike.
     rng
         Generator, or a seed for one; only starts use it.
 
@@ -98,7 +103,7 @@ def fit_em(
         If neither or both of model and rank are given, the model is an average, there are no samples, or an option is
         out of range.
     SchemaError
-        If samples do not fit the schema.
+        If samples do not fit the schema, or it has no such target.
 
     Warns
     -----
@@ -123,6 +128,7 @@ def fit_em(
         made={} if model is None else {"given": (model.prior, model.factors)},
         seed=int(np.random.default_rng(rng).integers(2**63)),
         limits=_Limits(max_passes, tol, patience, accelerate),
+        target=None if target is None else schema.position(target),
     )
     result = _fit_all(task, encoded) if held_out is None else _find(task, encoded, held_out)[1]
     if not result.converged and max_passes > 0:
@@ -153,6 +159,7 @@ class _Task:
     made: Mapping[str, Model]
     seed: int
     limits: _Limits
+    target: int | None = None
 
     def prepare(self, codes: IntArray, held_out: IntArray | None = None) -> tuple[Runs, Starts]:
         """Runs on some samples, and starts from their counts."""
@@ -162,11 +169,11 @@ class _Task:
             lambda: counts, estimate_singles(counts), offsets, self.rank, self.seed, self.made
         )
         evaluate = Samples(codes, offsets, self.rank).evaluate_each
-        validate = None
+        judge = None
         if held_out is not None:
             rank = self.rank * self.options.members
-            validate = Samples(held_out, offsets, rank).score_average
-        return Runs(evaluate, validate, offsets, starts.singles, *self.limits), starts
+            judge = Samples(held_out, offsets, rank, self.target)
+        return Runs(evaluate, judge, offsets, starts.singles, *self.limits), starts
 
 
 def _find(task: _Task, codes: IntArray, held_out: IntArray) -> tuple[Recipe, FitResult]:
@@ -174,7 +181,8 @@ def _find(task: _Task, codes: IntArray, held_out: IntArray) -> tuple[Recipe, Fit
     runs, starts = task.prepare(codes, held_out)
     options = task.options.fit_to(_count_observed(codes), task.rank)
     recipe, model, state = find_recipe(runs, starts, options)
-    return recipe, report_em(task.schema, recipe, model, state, starts.notes)
+    recipe = replace(recipe, notes=tell_target(task.schema, task.target) + recipe.notes)
+    return recipe, report_em(task.schema, recipe, model, state, starts, starts.notes)
 
 
 def _fit_all(task: _Task, codes: IntArray) -> FitResult:
@@ -193,12 +201,17 @@ def _fit_all(task: _Task, codes: IntArray) -> FitResult:
         recipe = replace(recipe, notes=notes)
     runs, starts = task.prepare(codes)
     model, state = follow_recipe(recipe, runs, starts)
-    result = report_em(task.schema, recipe, model, state, starts.notes)
+    result = report_em(task.schema, recipe, model, state, starts, starts.notes)
     return result if tried is None else replace(result, held_out=tried.held_out)
 
 
 def report_em(
-    schema: Schema, recipe: Recipe, model: Model, state: EMState, notes: tuple[str, ...] = ()
+    schema: Schema,
+    recipe: Recipe,
+    model: Model,
+    state: EMState,
+    starts: Starts,
+    notes: tuple[str, ...] = (),
 ) -> FitResult:
     """Turn the end of an EM loop into a result.
 
@@ -212,10 +225,12 @@ def report_em(
         Prior and factors.
     state
         End of the loop.
+    starts
+        Where it began.
     notes
         Kept in the result, before those of the recipe.
     """
-    method = f"{recipe.starts[0][0]}+em"
+    method = f"{starts.name_methods(kind for kind, _ in recipe.starts)}+em"
     origin: dict[str, object] = {
         "method": method,
         "passes": state.best_pass,
@@ -235,6 +250,13 @@ def report_em(
         (*notes, *recipe.notes),
         state.passes_saved,
     )
+
+
+def tell_target(schema: Schema, target: int | None) -> tuple[str, ...]:
+    """A note on what held-out samples judge by, where that is a single variable."""
+    if target is None:
+        return ()
+    return (f"held out: log-likelihood of {schema.names[target]!r} given the other variables",)
 
 
 def check_can_start(model: JointPMF) -> None:

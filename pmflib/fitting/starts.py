@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import cast
 
@@ -33,6 +33,8 @@ class Starts:
         Of all starts; the k-th of a kind has its own stream of random numbers.
     made
         Starts made before, the first of their kind.
+    methods
+        What made them, where that is not the name of their kind.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Starts:
         rank: int,
         seed: int,
         made: Mapping[str, Model] | None = None,
+        methods: Mapping[str, str] | None = None,
     ) -> None:
         self.singles = singles
         self.notes: tuple[str, ...] = ()
+        self._methods = dict(methods or {})
         self._load_counts = cache(load_counts)
         self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(kind, 0): model for kind, model in (made or {}).items()}
@@ -53,6 +57,10 @@ class Starts:
     def __call__(self, kind: str, number: int) -> list[Model]:
         """Return some starts of a kind; a kind without randomness gives equal ones."""
         return [self._make(kind, k) for k in range(number)]
+
+    def name_methods(self, kinds: Iterable[str]) -> str:
+        """What made the starts of some kinds: "auto" names the method that it came to."""
+        return "/".join(dict.fromkeys(self._methods.get(kind, kind) for kind in kinds))
 
     def _make(self, kind: str, k: int) -> Model:
         if (kind, k) not in self._made:
@@ -65,5 +73,6 @@ class Starts:
             return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
         found = fit(self._load_counts(), self._rank, method=cast(Method, kind), rng=rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
+        self._methods[kind] = found.method
         model = found.model.prior, found.model.factors
         return model if found.method == "random" else open_start(*model, self.singles)

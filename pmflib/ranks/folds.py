@@ -7,17 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
+from pmflib.fitting.rounds import Round
 from pmflib.solvers.pairwise import Parameters, normalise_blocks, spread_pairs
-from pmflib.solvers.procrustes import root_of
+from pmflib.solvers.procrustes import improve_root, root_of, turn_nonnegative
 from pmflib.solvers.random_start import start_random
 from pmflib.solvers.result import SolverResult
 from pmflib.solvers.spectral_rank import count_confirmed
 from pmflib.solvers.state_moves import add_state, merge_states
 from pmflib.solvers.symnmf import impute_pairs
-from pmflib.solvers.turning import turn_nonnegative
 
 # Iterations that each start gets before the best of them goes on alone.
 _TRIED = 6
@@ -52,6 +51,14 @@ class RankFold:
     held_out: IntArray
     guess: int
 
+    @classmethod
+    def of_round(cls, dealt: Round) -> RankFold:
+        """What a round of folds has to fit and to hold out."""
+        rest = dealt.training
+        return cls(
+            Marginals.from_counts(rest), estimate_singles(rest), dealt.held_out, _guess(dealt)
+        )
+
     @property
     def n_pairs(self) -> IntArray:
         """Pairs of each held-out part: int64 of shape (n_parts,)."""
@@ -77,40 +84,10 @@ class RankFit:
     scores: FloatArray
 
 
-def deal_rounds(counts: PairCounts, n_rounds: int) -> list[RankFold]:
-    """Deal the folds to rounds; in each of them its folds are held out, and the others fitted.
-
-    Parameters
-    ----------
-    counts
-        Co-occurrence counts by fold.
-    n_rounds
-        At most so many rounds, at least 2.
-
-    Returns
-    -------
-    The rounds in which both sides have a pair; none where that takes more folds.
-    """
-    offsets = counts.schema.offsets
-    owners = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    across = owners[:, None] < owners
-    pairs = np.where(across, counts.tables, 0)
-    total = pairs.sum(axis=0)
-    held = [fold for fold in range(counts.n_folds) if pairs[fold].any()]
-    rounds = []
-    for first in range(min(n_rounds, len(held))):
-        mine = held[first::n_rounds]
-        out = pairs[mine]
-        if not (total - out.sum(axis=0)).any():
-            continue
-        rest = counts.select_folds(sorted(set(range(counts.n_folds)) - set(mine)))
-        guess = _guess(total - out.sum(axis=0), out.sum(axis=0), offsets)
-        rounds.append(RankFold(Marginals.from_counts(rest), estimate_singles(rest), out, guess))
-    return rounds
-
-
-def _guess(training: IntArray, held_out: IntArray, offsets: IntArray) -> int:
+def _guess(dealt: Round) -> int:
     """The larger of what two splits of the variables tell."""
+    offsets = dealt.training.schema.offsets
+    training, held_out = dealt.training.tables.sum(axis=0), dealt.held_out.sum(axis=0)
     variables = np.arange(offsets.size - 1)
     splits = [variables % 2 == 0, variables < variables.size // 2]
     both = training + training.T, held_out + held_out.T
@@ -176,7 +153,7 @@ def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
     known = spread_pairs(marginals.observed, offsets)
     root = root_of(filled, rank)
     for _ in range(_REFINED):
-        root = root_of(np.where(known, filled, root @ root.T), rank)
+        root = improve_root(np.where(known, filled, root @ root.T), root)
     turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
     factors = normalise_blocks(turned, offsets, fold.singles[:, None])
     prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)

@@ -17,7 +17,8 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.counting.counts import PairCounts
 from pmflib.errors import PmfError, RankError
-from pmflib.ranks.folds import deal_rounds
+from pmflib.fitting.rounds import deal_rounds
+from pmflib.ranks.folds import RankFold
 from pmflib.ranks.search import RankScore, RankSearch, make_ladder
 from pmflib.schema import Schema
 
@@ -132,7 +133,7 @@ def select_rank(
             f"judged on the {kept.size} of {counts.schema.n_variables} variables with most answers",
         )
         counts = narrow_counts(counts, kept)
-    folds = deal_rounds(counts, N_ROUNDS)
+    folds = [RankFold.of_round(dealt) for dealt in deal_rounds(counts, N_ROUNDS)]
     if len(folds) < 2:
         raise PmfError(
             f"counts has {counts.n_folds} folds and pairs to fit and to hold out in "

@@ -22,9 +22,16 @@ from pmflib.solvers.pairwise import (
     read_singles,
     spread_pairs,
 )
-from pmflib.solvers.procrustes import fit_procrustes, root_of
+from pmflib.solvers.procrustes import (
+    draw_rotations,
+    improve_root,
+    root_of,
+    turn_nonnegative,
+)
 from pmflib.solvers.result import SolverResult
 
+# Limit of the steps of a rotation.
+_TURNS = 500
 # Singular values below this share of the largest are not inverted.
 _CUT = 1e-8
 
@@ -39,7 +46,7 @@ def fit_symnmf(
     initial: Parameters | None = None,
     n_starts: int = 10,
     max_iter: int = 100,
-    tol: float = 1e-6,
+    tol: float = 1e-5,
 ) -> SolverResult:
     """Fit prior and factors by symmetric NMF of the matrix of all pairs.
 
@@ -55,9 +62,11 @@ def fit_symnmf(
         Prior and factors whose model imputes what was not observed, to begin with; None imputes by
         pairs with other variables.
     n_starts
-        Rotations tried.
-    max_iter, tol
-        Of the imputation: rounds, and the relative change of the imputed entries to stop at.
+        Rotations tried, at least 1.
+    max_iter
+        Limit of the rounds of imputation.
+    tol
+        Relative change of the imputed entries to stop at, and of the distance of a rotation.
 
     Returns
     -------
@@ -77,7 +86,7 @@ def fit_symnmf(
 
     References
     ----------
-    As for `fit_procrustes`; Mazumder, Hastie and Tibshirani (2010), Journal of Machine Learning
+    As for `turn_nonnegative`; Mazumder, Hastie and Tibshirani (2010), Journal of Machine Learning
     Research 11, for the refinement.
     """
     check_rank(rank)
@@ -97,8 +106,9 @@ def fit_symnmf(
         check_start(initial, n_levels)
         filled = np.where(known, marginals, (initial[1] * initial[0]) @ initial[1].T)
     root, history, converged = _refine(filled, known, rank, max_iter, tol)
-    turned = fit_procrustes(root, rng=rng, n_starts=n_starts)
-    prior, factors = _read_model(turned.nonnegative, offsets, singles)
+    rotations = draw_rotations(rank, n_starts, rng)
+    nonnegative, _ = turn_nonnegative(root, rotations=rotations, max_iter=_TURNS, tol=tol)
+    prior, factors = _read_model(nonnegative, offsets, singles)
     lone = np.repeat(~observed.any(axis=1), np.diff(offsets))
     factors[lone] = singles[lone, None]
     return SolverResult(prior, factors, history, len(history) - 1, converged)
@@ -170,14 +180,15 @@ def _refine(
     unknown = ~known
     history: list[float] = []
     converged = False
+    root = root_of(filled, rank)
     while True:
-        root = root_of(filled, rank)
         model = root @ root.T
         history.append(float(np.sqrt(((model - filled)[known] ** 2).sum() / n_known)))
         if converged or len(history) > max_iter:
             return root, tuple(history), converged
         change = float(np.linalg.norm(model[unknown] - filled[unknown]))
         filled[unknown] = model[unknown]
+        root = improve_root(filled, root)
         converged = change <= tol * float(np.linalg.norm(filled))
 
 

@@ -5,12 +5,15 @@ from reference import make_codes, make_model, offsets_of
 from pmflib.blocks import DenseBlock
 from pmflib.em.runs import (
     Runs,
+    estimate_gain,
     join_members,
     merge_each,
     split_members,
 )
 from pmflib.em.samples import Samples
-from pmflib.em.statistics import em_statistics, score_average, take_logs
+from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -23,8 +26,8 @@ def make_models(n, rank=2):
 
 
 def make_runs(codes=CODES, held_out=None, **options):
-    validate = None if held_out is None else Samples(held_out, OFFSETS, 2).score_average
-    return Runs(Samples(codes, OFFSETS, 2).evaluate_each, validate, OFFSETS, SINGLES, **options)
+    judge = None if held_out is None else Samples(held_out, OFFSETS, 2)
+    return Runs(Samples(codes, OFFSETS, 2).evaluate_each, judge, OFFSETS, SINGLES, **options)
 
 
 def test_split_members__takes_apart_what_was_joined():
@@ -61,7 +64,7 @@ def test_run__held_out_samples_judge_the_average():
     runs = make_runs(CODES[:40], held_out, max_passes=100, patience=3)
     state = runs.run("all", make_models(3), 0.01)
     best = state.best_prior, state.best_factors
-    assert runs.validate(split_members(best, 3)) == max(state.held_out)
+    assert runs.held_out.score(split_members(best, 3)) == max(state.held_out)
     # the same as of one model of summed rank
     whole = take_logs(*best)
     alone = em_statistics(DenseBlock(held_out), OFFSETS, *whole)
@@ -111,4 +114,52 @@ def test_score_average__weights_gaps_and_no_rows():
     repeated = DenseBlock(codes[[0, 0, 1, 2, 2, 2]])
     found = score_average(DenseBlock(codes, weights), OFFSETS, logs)
     assert found == pytest.approx(score_average(repeated, OFFSETS, logs), rel=1e-13)
-    assert score_average(DenseBlock(codes[:0]), OFFSETS, logs) == (0.0, 0.0)
+    assert score_average(DenseBlock(codes[:0]), OFFSETS, logs).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("target", [None, 1])
+def test_score_difference__mean_and_standard_error_of_paired_samples(target):
+    models = make_models(2)
+    weights = np.random.default_rng(2).integers(1, 5, len(CODES)).astype(float)
+    logs = [take_logs(*model) for model in models]
+    sums = score_difference(DenseBlock(CODES, weights), OFFSETS, logs, target)
+    repeated = np.repeat(CODES, weights.astype(int), axis=0)
+    gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
+    expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
+    assert estimate_gain(sums) == pytest.approx(expected, rel=1e-9)
+    assert Samples(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
+        expected, rel=1e-9
+    )
+
+
+def log_probs(model, codes, target):
+    """Log-likelihood of each row, or of its target given the rest."""
+    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    found = joint.log_prob(codes)
+    if target is not None:
+        rest = codes.copy()
+        rest[:, target] = -1
+        found = found - joint.log_prob(rest)
+    return found
+
+
+def test_estimate_gain__one_sample_tells_nothing_for_certain():
+    assert estimate_gain(np.array([1.0, 0.5, 0.25])) == (0.5, np.inf)
+    assert estimate_gain(np.zeros(3)) == (0.0, np.inf)
+
+
+def test_samples__target_is_scored_given_the_others():
+    model = make_models(1)[0]
+    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    chances = joint.predict_proba(CODES, 2)
+    known = CODES[:, 2] >= 0
+    expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
+    assert Samples(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("variable", [0, 1, 2])
+def test_hide__dense_and_sparse_alike(variable):
+    hidden = CODES.copy()
+    hidden[:, variable] = -1
+    for block in (DenseBlock(CODES), DenseBlock(CODES).to_sparse(OFFSETS)):
+        assert np.array_equal(block.hide(variable, OFFSETS).to_codes(OFFSETS), hidden)

@@ -79,7 +79,7 @@ def test_fit_chosen__rank_above_what_pairs_can_tell_apart_is_brought_near_them_o
     counts, _ = draw_counts(1000, 0.5)
     assert count_carried(counts) == 46
     result = pmf.fit(counts, 47, rng=2)
-    assert result.method == "random+opt"
+    assert result.method == "pairs"
     assert result.notes[0].startswith("pairs tell at most 46 states apart: random start")
     alike = pmf.fit(counts, 47, method="pairs", rng=np.random.default_rng(2))
     assert (alike.method, alike.best_pass) == ("pairs", 50)

@@ -2,26 +2,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from reference import make_model
 
 import pmflib as pmf
 from pmflib.errors import ConvergenceWarning, PmfError, RankError
 from pmflib.solvers.mirror import fit_mirror
 
 CARDINALITIES = [3, 2, 4, 3]
-
-
-@pytest.fixture(scope="module")
-def truth():
-    parameters = make_model(np.random.default_rng(0), CARDINALITIES, 2)
-    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(CARDINALITIES))
-
-
-@pytest.fixture(scope="module")
-def codes(truth):
-    drawn = truth.sample(3000, rng=1)
-    drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
-    return drawn
 
 
 def test_fit__explains_more_than_the_single_marginals(codes):

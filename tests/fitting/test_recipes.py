@@ -11,6 +11,7 @@ from pmflib.fitting.recipes import (
     STRENGTHS,
     Options,
     Recipe,
+    _choose_largest,
     _climb,
     find_recipe,
     fit_options,
@@ -30,11 +31,11 @@ def drawn():
 
 def prepare(train, held_out=None, rank=3, **options):
     counts = pmf.count_pairs(train, SCHEMA)
-    validate = None
+    judge = None
     if held_out is not None:
-        validate = Samples(held_out, SCHEMA.offsets, rank).score_average
+        judge = Samples(held_out, SCHEMA.offsets, rank)
     evaluate = Samples(train, SCHEMA.offsets, rank).evaluate_each
-    runs = Runs(evaluate, validate, SCHEMA.offsets, estimate_singles(counts), **options)
+    runs = Runs(evaluate, judge, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(lambda: counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 
 
@@ -50,10 +51,46 @@ def test_climb__one_value_is_looked_at_once():
     assert _climb((0.7,), lambda each: -each) == (0.7, {0.7: -0.7})
 
 
+class Scripted:
+    """Held-out samples on which each model is worse than the best by so much, give or take."""
+
+    def __init__(self, losses):
+        self.losses = losses
+
+    def score(self, models):
+        raise AssertionError
+
+    def compare(self, first, second):
+        return self.losses[second]
+
+
+@pytest.mark.parametrize(
+    ("losses", "chosen"),
+    [
+        ({0.1: (0.0, 0.0), 1.0: (0.2, 0.3), 2.0: (0.4, 0.3)}, 1.0),
+        ({0.1: (0.0, 0.0), 1.0: (0.4, 0.3), 2.0: (0.2, 0.3)}, 2.0),
+        ({0.1: (0.0, 0.0), 1.0: (0.2, 0.1), 2.0: (0.2, 0.1)}, 0.1),
+        ({0.1: (0.2, 0.3), 1.0: (0.1, 0.2), 2.0: (0.0, 0.0)}, 2.0),
+    ],
+)
+def test_choose_largest__stays_within_one_standard_error(losses, chosen):
+    names = {strength: strength for strength in losses}
+    scores = {strength: -loss for strength, (loss, _) in losses.items()}
+    best = max(scores, key=scores.get)
+    found, (note,) = _choose_largest(Scripted(losses), names, scores)
+    assert found == chosen
+    assert note.startswith(f"pseudo-count {chosen:g}: ")
+    assert (f"below that of {best:g}" in note) == (chosen != best)
+
+
+def test_choose_largest__a_single_one_is_told_by_nobody():
+    assert _choose_largest(Scripted({0.7: (0.0, 0.0)}), {0.7: 0.7}, {0.7: -1.0}) == (0.7, ())
+
+
 def test_find_recipe__takes_the_start_and_strength_of_the_best_score(drawn):
     runs, starts = prepare(drawn[:100], drawn[100:], max_passes=60)
     recipe, model, state = find_recipe(runs, starts, Options(("auto", "random"), (0.1, 1.0)))
-    assert runs.validate([model]) == recipe.score == max(state.held_out)
+    assert runs.held_out.score([model]) == recipe.score == max(state.held_out)
     scores = {
         (kind, strength): max(runs.run("x", starts(kind, 1), strength).held_out)
         for kind in ("auto", "random")
@@ -84,7 +121,7 @@ def test_find_recipe__mean_and_best_of_converged_starts(drawn):
     recipe, model, _ = find_recipe(runs, starts, options)
     assert recipe.kind in ("mean", "best")
     assert (recipe.starts, recipe.passes) == ((("auto", 1), ("random", 7)), None)
-    assert runs.validate([model]) == recipe.score
+    assert runs.held_out.score([model]) == recipe.score
     again, _ = follow_recipe(recipe, runs, starts)
     np.testing.assert_allclose(again[1], model[1], rtol=1e-12)
 

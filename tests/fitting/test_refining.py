@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from reference import make_codes, make_model
+from reference import make_codes
 
 import pmflib as pmf
 from pmflib.em.runs import split_members
@@ -10,19 +10,6 @@ from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting.recipes import DEFAULT_STRENGTH, STRENGTHS
 
 CARDINALITIES = [3, 2, 4, 3]
-
-
-@pytest.fixture(scope="module")
-def truth():
-    parameters = make_model(np.random.default_rng(0), CARDINALITIES, 2)
-    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(CARDINALITIES))
-
-
-@pytest.fixture(scope="module")
-def codes(truth):
-    drawn = truth.sample(3000, rng=1)
-    drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
-    return drawn
 
 
 def test_fit_em__raises_the_likelihood_of_its_start(codes):
@@ -144,6 +131,20 @@ def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+def test_fit_em__method_names_what_ran(codes):
+    counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
+    pairs = pmf.fit(counts, 3).method
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt", pairs)
+    options = {"rank": 3, "smoothing": 1.0, "max_passes": 2}
+    several = pmf.fit_em(codes[:300], **options)
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt/random\+em", several.method)
+    assert several.model.origin["method"] == several.method
+    one = pmf.fit_em(codes[:300], start="auto", **options | {"rank": 20}, validation=codes[:0:-9])
+    assert one.method == "pairs/random+em"
+    assert pmf.fit_em(codes[:300], start="spa", **options | {"rank": 2}).method == "spa+em"
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
 def test_fit_em__all_samples_are_fitted_in_the_end(codes):
     """What is held out to choose is not lost: the result is the fit of all samples under what was chosen."""
     few, options = codes[:400], {"rank": 2, "start": "random", "rng": 5}
@@ -185,6 +186,25 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
     }
     assert given.model.origin["smoothing"] == max(fixed, key=lambda each: fixed[each])
     assert max(given.held_out) == max(fixed.values())
+
+
+def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
+    train, held_out = codes[:80], codes[1000:1400]
+    options = {"rank": 6, "validation": held_out, "start": "random", "patience": 5}
+    result = pmf.fit_em(train, target="v2", **options)
+    known = held_out[:, 2] >= 0
+    chances = result.model.predict_proba(held_out[known], 2)
+    score = np.log(chances[np.arange(known.sum()), held_out[known, 2]]).sum() / len(held_out)
+    assert max(result.held_out) == pytest.approx(score, rel=1e-9)
+    assert np.array_equal(
+        result.model.factors, pmf.fit_em(train, target=2, **options).model.factors
+    )
+    assert "held out: log-likelihood of 'v2' given the other variables" in result.notes
+    joint = pmf.fit_em(train, **options)
+    assert not any("given the other variables" in note for note in joint.notes)
+    assert max(joint.held_out) == pytest.approx(joint.model.log_prob(held_out).mean(), rel=1e-9)
+    with pytest.raises(SchemaError, match="class"):
+        pmf.fit_em(train, target="class", **options)
 
 
 def test_fit_em__average_is_the_mean_of_its_members_probabilities(codes):

@@ -7,8 +7,9 @@ import pmflib as pmf
 from pmflib.datasets import published_factors
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.composite_likelihood import score_pairs
+from pmflib.fitting.rounds import deal_rounds
 from pmflib.ranks import selection as rank_selection
-from pmflib.ranks.folds import RankJob, deal_rounds, fit_rank
+from pmflib.ranks.folds import RankFold, RankJob, fit_rank
 from pmflib.ranks.search import compare_paired, make_ladder
 from pmflib.ranks.selection import select_rank
 from pmflib.sampling import sample_codes
@@ -134,20 +135,8 @@ def test_select_rank__refuses_counts_with_nothing_to_hold_out():
         select_rank(pmf.PairCounts.zero(pmf.Schema.from_cardinalities([2, 2])))
 
 
-def test_deal_rounds__each_fold_is_held_out_once_and_never_fitted_then():
-    counts = draw_counts(2, n_rows=500, n_folds=6)
-    rounds = deal_rounds(counts, 4)
-    owners = np.repeat(np.arange(8), 5)
-    pairs = np.where(owners[:, None] < owners, counts.tables, 0)
-    held = np.concatenate([each.held_out for each in rounds])
-    assert sorted(table.tobytes() for table in held) == sorted(table.tobytes() for table in pairs)
-    for each in rounds:
-        support = np.triu(each.marginals.support, 1).sum()
-        assert support + each.n_pairs.sum() == pairs.sum()
-
-
 def test_fit_rank__more_starts_never_raise_the_loss():
-    fold = deal_rounds(draw_counts(4, n_rows=5000), 4)[0]
+    fold = RankFold.of_round(next(deal_rounds(draw_counts(4, n_rows=5000), 4)))
     alone = fit_rank((fold, RankJob(4, 1.0, (), 0)))
     above = fit_rank((fold, RankJob(5, 1.0, (), 0)))
     again = fit_rank((fold, RankJob(4, 1.0, (alone.parameters, above.parameters), 0)))

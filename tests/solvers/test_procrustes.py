@@ -4,7 +4,12 @@ from scipy.sparse import csr_array
 
 from pmflib.errors import PmfError, RankError, SchemaError
 from pmflib.solvers import procrustes
-from pmflib.solvers.procrustes import fit_procrustes, root_of
+from pmflib.solvers.procrustes import (
+    draw_rotations,
+    improve_root,
+    root_of,
+    turn_nonnegative,
+)
 
 
 def test_root_of__squares_to_the_matrix_and_keeps_the_top():
@@ -42,38 +47,80 @@ def test_root_of__refuses(matrix, rank, error, match):
         root_of(matrix, rank)
 
 
-@pytest.mark.parametrize("decay", [None, 0.5])
-def test_fit_procrustes__turns_a_rotated_factor_back(decay):
+def test_improve_root__comes_nearer_and_reaches_the_best():
+    rng = np.random.default_rng(4)
+    factor = rng.random((40, 3))
+    noise = rng.normal(scale=0.1, size=(40, 40))
+    matrix = factor @ factor.T + noise + noise.T
+    best = root_of(matrix, 3)
+    distances = []
+    root = rng.random((40, 3))
+    for _ in range(100):
+        distances.append(np.linalg.norm(matrix - root @ root.T))
+        root = improve_root(matrix, root)
+    assert np.all(np.diff(distances) <= 1e-12)
+    assert distances[0] > distances[1]
+    np.testing.assert_allclose(root, best, atol=1e-9)
+
+
+def test_improve_root__columns_of_zeros():
+    matrix = np.diag([2.0, 1.0, 0.0])
+    root = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_allclose(improve_root(matrix, root), root_of(matrix, 2), atol=1e-12)
+
+
+def test_draw_rotations__the_identity_first():
+    drawn = draw_rotations(3, 4, np.random.default_rng(0))
+    assert len(drawn) == 4
+    assert np.array_equal(drawn[0], np.eye(3))
+    for each in drawn:
+        np.testing.assert_allclose(each @ each.T, np.eye(3), atol=1e-12)
+
+
+def test_turn_nonnegative__turns_a_rotated_factor_back():
     rng = np.random.default_rng(2)
     wanted = np.vstack([np.eye(3), np.where(rng.random((30, 3)) < 0.5, 0, rng.random((30, 3)))])
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    found = fit_procrustes(wanted @ turn, rng=rng, decay=decay, tol=1e-12)
-    assert found.converged
-    gaps = np.linalg.norm(found.nonnegative[:, :, None] - wanted[:, None], axis=0)
+    rotations = draw_rotations(3, 10, rng)
+    found, residuals = turn_nonnegative(wanted @ turn, rotations=rotations, tol=1e-9)
+    assert (found >= 0).all()
+    assert min(residuals) < 1e-6
+    gaps = np.linalg.norm(found[:, :, None] - wanted[:, None], axis=0)
     np.testing.assert_allclose(gaps.min(axis=0), 0, atol=1e-4)
-    np.testing.assert_allclose(found.rotation @ found.rotation.T, np.eye(3), atol=1e-12)
 
 
-def test_fit_procrustes__distance_falls_and_more_starts_are_no_worse():
+def test_turn_nonnegative__alone_from_the_identity():
+    rng = np.random.default_rng(0)
+    root = rng.dirichlet(np.ones(6), 60)
+    turned = root @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    found, residuals = turn_nonnegative(turned, max_iter=500, tol=1e-7)
+    assert (found >= 0).all()
+    assert min(residuals) < 1e-4 * np.linalg.norm(root)
+    np.testing.assert_allclose(found @ found.T, root @ root.T, atol=1e-4)
+    again, _ = turn_nonnegative(turned, rotations=[np.eye(6)], max_iter=500, tol=1e-7)
+    assert np.array_equal(found, again)
+
+
+def test_turn_nonnegative__more_starts_are_no_worse():
     root = np.random.default_rng(3).normal(size=(40, 4))
-    one = fit_procrustes(root, rng=np.random.default_rng(0), n_starts=1, threshold=0)
-    many = fit_procrustes(root, rng=np.random.default_rng(0), n_starts=8, threshold=0)
-    assert np.all(np.diff(one.residuals) <= 1e-12)
-    assert many.residuals[-1] <= one.residuals[-1]
-    assert (many.nonnegative >= 0).all()
+    alone = turn_nonnegative(root)[1]
+    several = turn_nonnegative(root, rotations=draw_rotations(4, 8, np.random.default_rng(0)))[1]
+    assert min(several) <= min(alone)
+
+
+def test_turn_nonnegative__zero_columns_and_limits():
+    assert turn_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
+    assert len(turn_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("root", "max_iter", "match"),
     [
-        ({"n_starts": 0}, "n_starts is 0"),
-        ({"threshold": -1.0}, "threshold -1.0"),
-        ({"decay": 1.0}, "decay 1.0"),
-        ({"max_iter": -1}, "max_iter is -1"),
-        ({"root": np.full((2, 1), np.inf)}, r"root of shape \(2, 1\) must be"),
+        (np.eye(2), 0, "max_iter is 0"),
+        (np.full((2, 1), np.inf), 9, r"root of shape \(2, 1\) must be"),
+        (np.ones(3), 9, r"root of shape \(3,\) must be"),
     ],
 )
-def test_fit_procrustes__refuses(change, match):
-    arguments = {"root": np.ones((2, 1)), "rng": np.random.default_rng(0)} | change
+def test_turn_nonnegative__refuses(root, max_iter, match):
     with pytest.raises(PmfError, match=match):
-        fit_procrustes(arguments.pop("root"), **arguments)
+        turn_nonnegative(root, max_iter=max_iter)

@@ -3,11 +3,10 @@ import pytest
 from pair_tables import every_pair, exact_marginals, owners_of
 from reference import offsets_of
 
-from pmflib.errors import PmfError, RankError
+from pmflib.errors import RankError
 from pmflib.solvers.pairwise import spread_pairs
 from pmflib.solvers.spectral_rank import count_confirmed, scale_pairs
 from pmflib.solvers.state_moves import add_state, merge_states
-from pmflib.solvers.turning import turn_nonnegative
 
 OFFSETS = offsets_of([3, 2, 4, 3])
 
@@ -83,22 +82,3 @@ def test_count_confirmed__counts_directions_that_are_not_noise(rank):
         both.append(table + table.T)
     first = np.array([True, False, False, True])
     assert count_confirmed(*both, OFFSETS, first) == rank
-
-
-def test_turn_nonnegative__finds_the_nonnegative_root():
-    rng = np.random.default_rng(0)
-    root = rng.dirichlet(np.ones(6), 60)
-    turned = root @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    found, residuals = turn_nonnegative(turned, max_iter=500, tol=1e-7)
-    assert (found >= 0).all()
-    assert residuals[-1] < 1e-4 * np.linalg.norm(root)
-    np.testing.assert_allclose(found @ found.T, root @ root.T, atol=1e-4)
-
-
-def test_turn_nonnegative__zero_columns_and_limits():
-    assert turn_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
-    assert len(turn_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
-    with pytest.raises(PmfError, match="max_iter is 0"):
-        turn_nonnegative(np.eye(2), max_iter=0)
-    with pytest.raises(PmfError, match="must be"):
-        turn_nonnegative(np.full((2, 2), np.nan))

@@ -3,7 +3,7 @@ import pytest
 from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 from pmflib.em.statistics import FLOOR
-from pmflib.errors import MemoryPlanError, RankError
+from pmflib.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
@@ -156,8 +156,10 @@ def refine_again(config, stages, workers):
 def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     config, stages = fitted
     summary = summary_of(config, stages["model"])
-    assert summary["notes"][0].startswith(f"pseudo-count {summary['smoothing']:g}: best held-out")
+    assert summary["notes"][0].startswith(f"pseudo-count {summary['smoothing']:g}: ")
+    assert "0.1: -" in summary["notes"][0]
     assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
+    assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 
 
@@ -176,6 +178,23 @@ def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, worke
     )
     alone = refine_again(long, stages, workers)
     assert summary_of(config, alone)["notes"] == notes
+
+
+def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
+    config, stages = fitted
+    name = load_model(config, stages["model"]).schema.names[0]
+    fixed = {"smoothing": 1.0, "max_passes": 5, "members": 2}
+    joint = summary_of(config, refine_again(change(config, em=fixed), stages, workers))
+    aimed = summary_of(
+        config, refine_again(change(config, em=fixed | {"target": name}), stages, workers)
+    )
+    assert aimed["notes"][0].startswith(f"held out: log-likelihood of {name!r}")
+    # one variable has less to tell than all
+    assert min(aimed["held_out_per_row"]) > max(joint["held_out_per_row"])
+    assert aimed["log_likelihood_per_row"] == joint["log_likelihood_per_row"]
+    unknown = change(config, em=fixed | {"target": "nobody"})
+    with pytest.raises(SchemaError, match="nobody"):
+        refine_again(unknown, stages, workers)
 
 
 def evaluate_here(original):

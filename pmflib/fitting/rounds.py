@@ -1,0 +1,55 @@
+"""Folds of counts dealt to rounds: in each of them some are held out, and the others fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.counting.counts import PairCounts
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Counts to fit, and pairs of other samples to judge the fit on.
+
+    Parameters
+    ----------
+    training
+        Of the folds that are fitted.
+    held_out
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks: each held-out fold
+        that has a pair.
+    """
+
+    training: PairCounts
+    held_out: IntArray
+
+
+def deal_rounds(counts: PairCounts, n_rounds: int) -> Iterator[Round]:
+    """Deal the folds to rounds; each fold is held out in one of them.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts by fold.
+    n_rounds
+        At most so many rounds, at least 2.
+
+    Yields
+    ------
+    The rounds in which both sides have a pair; none where that takes more folds.
+    """
+    offsets = counts.schema.offsets
+    owners = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    pairs = np.where(owners[:, None] < owners, counts.tables, 0)
+    total = pairs.sum(axis=0)
+    held = [fold for fold in range(counts.n_folds) if pairs[fold].any()]
+    for first in range(min(n_rounds, len(held))):
+        mine = held[first::n_rounds]
+        held_out = pairs[mine]
+        if (total - held_out.sum(axis=0)).any():
+            rest = sorted(set(range(counts.n_folds)) - set(mine))
+            yield Round(counts.select_folds(rest), held_out)

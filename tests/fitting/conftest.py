@@ -1,0 +1,22 @@
+import numpy as np
+import pytest
+from reference import make_model
+
+import pmflib as pmf
+
+
+@pytest.fixture(scope="session")
+def truth():
+    """A model of two states and four variables."""
+    cardinalities = [3, 2, 4, 3]
+    parameters = make_model(np.random.default_rng(0), cardinalities, 2)
+    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(cardinalities))
+
+
+@pytest.fixture(scope="session")
+def codes(truth):
+    """Samples of it, a fifth of the cells missing."""
+    drawn = truth.sample(3000, rng=1)
+    drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
+    drawn.flags.writeable = False
+    return drawn
