@@ -112,8 +112,9 @@ def show(rows: list[dict[str, Any]]) -> None:
         worst = rows[int(gaps.argmax())]
         where = f"{worst['shape']}, {worst['flavour']}, seed {worst['seed']}"
         print(
-            f"{method:12} mean {gaps.mean():+6.2f}, worst {gaps.max():+6.2f} ({where}); more than a point worse on "
-            f"{worse.sum()}, with {MANY_TASKS} tasks {(worse & (tasks >= MANY_TASKS)).sum()}, beyond chance {sure.sum()}; "
+            f"{method:12} mean {gaps.mean():+6.2f}, worst {gaps.max():+6.2f} ({where}); "
+            f"more than a point worse on {worse.sum()}, with {MANY_TASKS} tasks or more on "
+            f"{(worse & (tasks >= MANY_TASKS)).sum()}, beyond chance on {sure.sum()}; "
             f"criterion {gaps.mean() + 50 * worse.mean():+6.2f}"
         )
     for flavour in get_args(Flavour):

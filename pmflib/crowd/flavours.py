@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -116,16 +116,16 @@ def draw_crowd(
 
 def _draw_habits(flavour: Flavour, rng: np.random.Generator) -> Habits:
     """How much there is of what a flavour has."""
-    many = {
-        "spammers": rng.uniform(0.15, 0.4),
-        "adversaries": rng.uniform(0.05, 0.15),
-        "hardness": tuple(rng.dirichlet([4.0, 2.0, 1.0, 1.0])),
-        "tempting": rng.uniform(0.05, 0.3),
-        "pull": rng.uniform(0.2, 0.6),
-        "followers": rng.uniform(0.3, 0.6),
-        "copiers": rng.uniform(0.1, 0.35),
-        "copies": rng.uniform(0.3, 0.7),
-    }
+    many = Habits(
+        spammers=rng.uniform(0.15, 0.4),
+        adversaries=rng.uniform(0.05, 0.15),
+        hardness=tuple(rng.dirichlet([4.0, 2.0, 1.0, 1.0])),
+        tempting=rng.uniform(0.05, 0.3),
+        pull=rng.uniform(0.2, 0.6),
+        followers=rng.uniform(0.3, 0.6),
+        copiers=rng.uniform(0.1, 0.35),
+        copies=rng.uniform(0.3, 0.7),
+    )
     wanted = {
         "spam": ("spammers",),
         "adversary": ("adversaries",),
@@ -135,9 +135,9 @@ def _draw_habits(flavour: Flavour, rng: np.random.Generator) -> Habits:
         "clique": ("copiers", "copies"),
     }
     if flavour == "mixed":
-        halved = {name: many[name] / 2 for name in ("spammers", "adversaries", "copiers")}
-        return Habits(**(many | halved | {"tempting": many["tempting"] / 2}))
-    return Habits(**{name: many[name] for name in wanted.get(flavour, ())})
+        halved = ("spammers", "adversaries", "tempting", "copiers")
+        return replace(many, **{name: getattr(many, name) / 2 for name in halved})
+    return Habits(**{name: getattr(many, name) for name in wanted.get(flavour, ())})
 
 
 def _draw_prior(n_classes: int, rare: bool, rng: np.random.Generator) -> FloatArray:
@@ -241,7 +241,8 @@ def _tempt(
     wrong /= wrong.sum(axis=0)
     lure = np.zeros_like(pooled)
     lure[draw_answers(wrong.T, rng), np.arange(n_classes)] = 1.0
-    pull = habits.pull * (rng.random(confusion.shape[1]) < habits.followers)[:, None, None]
+    tempted = rng.random((confusion.shape[1], 1, 1)) < habits.followers
+    pull = np.where(tempted, habits.pull, 0.0)
     parts = np.concatenate([confusion, (1 - pull) * confusion + pull * lure])
     return parts, np.outer([1 - habits.tempting, habits.tempting], shares).ravel()
 
