@@ -22,8 +22,11 @@ STRENGTHS = (0.5, 100.0)
 """Limits of a strength that is learnt, in answers."""
 STEPS = 4
 """Steps of the strength in one update: each costs as much as the rest of it."""
+CAUTION = 0.75
+"""Power of a learnt strength that is used. Items of one class are not alike: what annotators get wrong together makes
+them look more alike than they are. Chosen on drawn logs: see benchmarks/crowd_stress.py."""
 SKILL_SPREAD = 1.0
-"""Variance of how much better annotators are than all together, in log odds of being right: TODO."""
+"""Variance of annotators' skills, how much higher their log odds of being right are than those of all together."""
 SKILL_STEPS = 6
 """Steps of an annotator's skill in one update, of at most 1."""
 HALF = 0.5
@@ -50,14 +53,15 @@ class Rule:
         Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
     votes
         Weight of the votes as evidence of their own, as if of one more annotator; at least 0. It keeps an item's
-        posterior near its votes where the annotators' answers say little about them.
+        posterior near its votes where the annotators' answers say little about them. The default was chosen on drawn
+        logs: see benchmarks/crowd_stress.py.
     """
 
     strength: float | None = None
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
-    votes: float = 0.75
+    votes: float = 0.4
 
     def __post_init__(self) -> None:
         for name, value in (("strength", self.strength), ("votes", self.votes)):
@@ -76,7 +80,8 @@ class Annotators:
     mass
         float64 of shape (n_annotators, n_classes, n_classes), of the answers (second axis) by true class (third).
     strength
-        How alike annotators are, in answers, as given or learnt: as many pseudo-answers each column of ``mass`` has.
+        How alike annotators are, in answers: given, or as learnt. Of a strength that is learnt, each column of ``mass``
+        has its power ``CAUTION`` as pseudo-answers.
     rule
         How they were estimated.
     """
@@ -160,9 +165,11 @@ def update_annotators(
     if not strength:
         return Annotators(states, answers, strength, rule)
     means = _tilt(answers, _pool(answers, rule.one_coin), strength)
+    used = strength
     if rule.strength is None:
         strength = _learn_strength(answers, means, strength)
-    return Annotators(states, answers + strength * means, strength, rule)
+        used = strength**CAUTION
+    return Annotators(states, answers + used * means, strength, rule)
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
