@@ -203,21 +203,23 @@ def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArra
     means = np.repeat(pooled[None], len(answers), axis=0)
     if n_classes == 1:
         return means
-    diagonal = np.arange(n_classes)
-    totals = answers.sum(axis=1)
+    # by class and then annotator: sums over classes are fast
+    totals = np.ascontiguousarray(answers.sum(axis=1).T)
+    right = np.ascontiguousarray(np.diagonal(answers, axis1=1, axis2=2).T)
     # answers to items of one class repeat what the annotator's own column says: more of them say no more of the skill
     worth = (1.0 + strength) / (totals + strength)
-    totals, right = worth * totals, worth * answers[:, diagonal, diagonal]
+    totals, right = worth * totals, worth * right
     wrong = np.where(np.eye(n_classes, dtype=bool), 0.0, pooled).sum(axis=0)
-    odds = np.log(np.diagonal(pooled) / wrong)
-    skill = np.zeros((len(answers), 1))
+    odds = np.log(np.diagonal(pooled) / wrong)[:, None]
+    skill = np.zeros(len(answers))
     for _ in range(SKILL_STEPS):
         expected = expit(odds + skill)
-        slope = (right - totals * expected).sum(axis=1, keepdims=True) - skill / SKILL_SPREAD
-        bend = (totals * expected * (1 - expected)).sum(axis=1, keepdims=True) + 1 / SKILL_SPREAD
+        slope = (right - totals * expected).sum(axis=0) - skill / SKILL_SPREAD
+        bend = (totals * expected * (1 - expected)).sum(axis=0) + 1 / SKILL_SPREAD
         skill += np.clip(slope / bend, -1.0, 1.0)
-    means *= (expit(-odds - skill) / wrong)[:, None, :]
-    means[:, diagonal, diagonal] = expit(odds + skill)
+    means *= (expit(-odds - skill).T / wrong)[:, None, :]
+    diagonal = np.arange(n_classes)
+    means[:, diagonal, diagonal] = expit(odds + skill).T
     return means
 
 
