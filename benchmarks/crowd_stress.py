@@ -1,9 +1,15 @@
 """Label errors on logs of many sizes and shapes, next to majority vote's.
 
-    python benchmarks/crowd_stress.py [--seeds 2] [--first 0] [--json stress.json]
+    python benchmarks/crowd_stress.py [--seeds 2] [--first 200] [--json stress.json]
 
 prints, for each method, the mean difference from majority vote in points, the worst, and on how many logs it was worse
-by more than a point; majority vote's ties count in part.
+by more than a point: of all, of those with 1,000 tasks or more, and of those where that is beyond chance (twice the
+standard error of the difference); and the means by flavour. Majority vote's ties count in part.
+
+The form of the default and its constants (``CAUTION``, ``SKILL_SPREAD``, ``Rule.votes``) were chosen on these logs,
+seeds 100 and 101, by a criterion that was set before: the least sum of the mean difference from majority vote, in
+points, and half the per cent of logs on which it is worse by more than a point. Errors on real logs played no part in
+it. Figures that are told of the default are from seeds 200 on.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads
@@ -19,12 +25,12 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from pmflib.crowd import aggregate, read_answers
-from pmflib.crowd.synthetic import Flavour, draw_crowd
+from pmflib.crowd.flavours import Flavour, draw_crowd
 
 SHAPES = {
     "2 classes, 164 workers, 10 answers": (800, 164, 2, 10, False),
@@ -34,8 +40,12 @@ SHAPES = {
     "2 classes, 25 workers, 1.5 answers": (500, 25, 2, 1.5, False),
     "2 classes, rare, 180 workers, 3 answers": (3000, 180, 2, 3, True),
     "2 classes, rare, 25 workers, 3 answers": (600, 25, 2, 3, True),
+    "2 classes, 700 workers, 2 answers": (2000, 700, 2, 2, False),
+    "2 classes, rare, 300 workers, 8 answers": (1500, 300, 2, 8, True),
     "3 classes, rare, 100 workers, 3 answers": (1000, 100, 3, 3, True),
     "3 classes, rare, 25 workers, 1.5 answers": (1000, 25, 3, 1.5, True),
+    "3 classes, 76 workers, 10 answers": (460, 76, 3, 10, False),
+    "3 classes, 500 workers, 5 answers": (2000, 500, 3, 5, False),
     "4 classes, 27 workers, 9 answers": (584, 27, 4, 9, False),
     "4 classes, 269 workers, 10 answers": (333, 269, 4, 10, False),
     "4 classes, 600 workers, 3 answers": (3000, 600, 4, 3, False),
@@ -44,22 +54,73 @@ SHAPES = {
     "5 classes, 110 workers, 20 answers": (300, 110, 5, 20, False),
     "5 classes, 60 workers, 1.6 answers": (800, 60, 5, 1.6, False),
     "5 classes, rare, 150 workers, 5 answers": (1000, 150, 5, 5, True),
+    "6 classes, 90 workers, 3 answers": (1200, 90, 6, 3, False),
+    "7 classes, rare, 40 workers, 8 answers": (1000, 40, 7, 8, True),
     "8 classes, 59 workers, 2.5 answers": (1000, 59, 8, 2.5, False),
     "10 classes, 44 workers, 4.2 answers": (700, 44, 10, 4.2, False),
     "10 classes, rare, 80 workers, 4 answers": (2000, 80, 10, 4, True),
+    "6 classes, all of 30 workers answer": (300, 30, 6, 30, False),
 }
 METHODS = ("auto", "dawid_skene", "one_coin", "balanced", "mv_em")
+MANY_TASKS = 1000
+"""Tasks from which on a point is hardly chance."""
 
 
-def find_error(posterior: np.ndarray, classes: list[int], truth: np.ndarray) -> float:
-    """Per cent of wrong labels, ties counted in part."""
+def score_tasks(posterior: np.ndarray, classes: list[int], truth: np.ndarray) -> np.ndarray:
+    """What each task counts as right, (n_tasks,): ties in part."""
     top = posterior >= posterior.max(axis=1, keepdims=True) - 1e-12
     right = np.array(
         [classes.index(one) if one in classes else -1 for one in range(truth.max() + 1)]
     )
     places = right[truth]
     hit = np.where(places >= 0, top[np.arange(truth.size), places], False)
-    return 100 * (1 - float((hit / top.sum(axis=1)).mean()))
+    return np.asarray(hit / top.sum(axis=1))
+
+
+def measure(place: int, flavour: Flavour, seed: int) -> dict[str, Any]:
+    """Majority vote's error on a log, and every method's difference from it with its standard error; per cent."""
+    *sizes, rare = list(SHAPES.values())[place]
+    rng = np.random.default_rng([seed, place, *flavour.encode()])
+    crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
+    answers = read_answers(crowd.answers)
+    classes = answers.classes.to_pylist()
+    truth = crowd.truth[np.array(answers.tasks.to_pylist())]
+    votes = score_tasks(aggregate(answers, "majority").posterior, classes, truth)
+    row: dict[str, Any] = {
+        "shape": list(SHAPES)[place],
+        "flavour": flavour,
+        "seed": seed,
+        "tasks": truth.size,
+        "majority": 100 * float(1 - votes.mean()),
+    }
+    for method in METHODS:
+        lost = votes - score_tasks(aggregate(answers, method).posterior, classes, truth)
+        row[method] = 100 * float(lost.mean())
+        row[f"{method}, error"] = 100 * float(lost.std()) / truth.size**0.5
+    return row
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the differences from majority vote of each method, and of the default by flavour."""
+    tasks = np.array([row["tasks"] for row in rows])
+    votes = np.mean([row["majority"] for row in rows])
+    print(f"{len(rows)} logs, majority vote {votes:.2f} % wrong")
+    for method in METHODS:
+        gaps = np.array([row[method] for row in rows])
+        worse = gaps > 1
+        sure = worse & (gaps > 2 * np.array([row[f"{method}, error"] for row in rows]))
+        worst = rows[int(gaps.argmax())]
+        where = f"{worst['shape']}, {worst['flavour']}, seed {worst['seed']}"
+        print(
+            f"{method:12} mean {gaps.mean():+6.2f}, worst {gaps.max():+6.2f} ({where}); "
+            f"more than a point worse on {worse.sum()}, with {MANY_TASKS} tasks or more on "
+            f"{(worse & (tasks >= MANY_TASKS)).sum()}, beyond chance on {sure.sum()}; "
+            f"criterion {gaps.mean() + 50 * worse.mean():+6.2f}"
+        )
+    for flavour in get_args(Flavour):
+        mine = [row for row in rows if row["flavour"] == flavour]
+        means = (f"{method} {np.mean([row[method] for row in mine]):+6.2f}" for method in METHODS)
+        print(f"{flavour:10} {', '.join(means)}")
 
 
 def main() -> None:
@@ -68,37 +129,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument(
-        "--first", type=int, default=0, help="first seed: the default was chosen on 0 to 3"
-    )
+    parser.add_argument("--first", type=int, default=200, help="first seed")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = []
-    for place, (shape, (*sizes, rare)) in enumerate(SHAPES.items()):
-        for flavour in get_args(Flavour):
-            for seed in range(options.first, options.first + options.seeds):
-                rng = np.random.default_rng([seed, place, *flavour.encode()])
-                crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
-                answers = read_answers(crowd.answers)
-                classes = answers.classes.to_pylist()
-                truth = crowd.truth[np.array(answers.tasks.to_pylist())]
-                errors = {
-                    method: find_error(aggregate(answers, method).posterior, classes, truth)
-                    for method in ("majority", *METHODS)
-                }
-                rows.append({"shape": shape, "flavour": flavour, "seed": seed, **errors})
-    votes = np.array([row["majority"] for row in rows])
-    print(f"{len(rows)} logs, majority vote {votes.mean():.2f} % wrong")
-    for method in METHODS:
-        gaps = np.array([row[method] for row in rows]) - votes
-        worst = rows[int(gaps.argmax())]
-        where = f"{worst['shape']}, {worst['flavour']}, seed {worst['seed']}"
-        n_worse = int((gaps > 1).sum())
-        print(
-            f"{method:12} mean {gaps.mean():+6.2f}, worst {gaps.max():+6.2f} ({where}), "
-            f"more than a point worse on {n_worse}"
-        )
+    rows = [
+        measure(place, flavour, seed)
+        for seed in range(options.first, options.first + options.seeds)
+        for place in range(len(SHAPES))
+        for flavour in get_args(Flavour)
+    ]
+    show(rows)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 

@@ -66,11 +66,12 @@ def aggregate(
     answers
         Columns task, worker, label: a pandas frame, an Arrow table, a mapping of columns; or `Answers`.
     method
-        "auto": Dawid-Skene whose confusion matrices are shrunk toward the pooled one by a strength that is learnt, with
-        the votes as evidence of their own. "balanced": the same with equally probable classes. "one_coin": the same
-        with one probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em":
-        the same with equally probable classes and ten passes, as published. "majority": shares of the votes. The
-        others start from co-occurrences of the workers' answers: see `fit_moments`.
+        "auto": Dawid-Skene whose confusion matrices are shrunk, by a strength that is learnt, toward that of all
+        workers who are right as often, with the votes as evidence of their own. "balanced": the same with equally
+        probable classes. "one_coin": the same with one probability of being right per worker. "dawid_skene": maximum
+        likelihood from the votes on. "mv_em": the same with equally probable classes and ten passes, as published.
+        "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
+        `fit_moments`.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten.
     order, rng

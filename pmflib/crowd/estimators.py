@@ -13,7 +13,7 @@ from pmflib.errors import PmfError
 
 
 class CrowdAggregator:
-    """Dawid-Skene whose confusion matrices are shrunk toward the pooled one: the default of `aggregate`.
+    """Dawid-Skene whose confusion matrices are shrunk toward their like: the default of `aggregate`.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Confusion matrices of annotators from expected counts: shrunk toward the pooled one, by a strength that is learnt.
+"""Confusion matrices of annotators from expected counts: shrunk toward their like, by a strength that is learnt.
 
-Every column of a confusion matrix, the PMF of an annotator's answers to items of one class, has a Dirichlet prior whose
-mean is the column that all annotators have together. How far annotators differ says how strong that prior is.
+Every column of a confusion matrix, the PMF of an annotator's answers to items of one class, has a Dirichlet prior. Its
+mean is the column that all annotators have together, but for how often this annotator is right: of that, answers to
+items of all classes tell together, so that few do. How far annotators differ otherwise says how strong that prior is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import digamma, expit
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
@@ -19,11 +20,15 @@ FIRST_STRENGTH = 4.0
 """Strength to begin with, and the mode of its own prior, a Gamma distribution of shape 2."""
 STRENGTHS = (0.5, 100.0)
 """Limits of a strength that is learnt, in answers."""
-CAUTION = 0.5
-"""Power of a learnt strength that is used. Items of one class are not alike: what annotators get wrong together makes
-them look more alike than they are, and too much shrinkage loses whom to trust."""
 STEPS = 4
 """Steps of the strength in one update: each costs as much as the rest of it."""
+CAUTION = 0.75
+"""Power of a learnt strength that is used. Items of one class are not alike: what annotators get wrong together makes
+them look more alike than they are. Chosen on drawn logs: see benchmarks/crowd_stress.py."""
+SKILL_SPREAD = 1.0
+"""Variance of annotators' skills, how much higher their log odds of being right are than those of all together."""
+SKILL_STEPS = 6
+"""Steps of an annotator's skill in one update, of at most 1."""
 HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
 SPREAD = 0.1
@@ -37,8 +42,8 @@ class Rule:
     Parameters
     ----------
     strength
-        Pseudo-answers, shared out as all annotators answer, for each annotator and class; None learns their number
-        from how much annotators differ, 0 is maximum likelihood.
+        Pseudo-answers for each annotator and class, shared out as all annotators answer who are right as often; None
+        learns their number from how much annotators differ, 0 is maximum likelihood.
     variational
         Whether an annotator's answers weigh by the mean of the logarithm of a probability, and not by the logarithm of
         its mean: what is known of few answers counts for less.
@@ -48,14 +53,15 @@ class Rule:
         Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
     votes
         Weight of the votes as evidence of their own, as if of one more annotator; at least 0. It keeps an item's
-        posterior near its votes where the annotators' answers say little about them.
+        posterior near its votes where the annotators' answers say little about them. The default was chosen on drawn
+        logs: see benchmarks/crowd_stress.py.
     """
 
     strength: float | None = None
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
-    votes: float = 0.75
+    votes: float = 0.4
 
     def __post_init__(self) -> None:
         for name, value in (("strength", self.strength), ("votes", self.votes)):
@@ -158,12 +164,12 @@ def update_annotators(
     states = state_mass + (1.0 if strength else 0.0)
     if not strength:
         return Annotators(states, answers, strength, rule)
-    pooled = _pool(answers, rule.one_coin)
+    means = _tilt(answers, _pool(answers, rule.one_coin), strength)
     used = strength
     if rule.strength is None:
-        strength = _learn_strength(answers, pooled, strength)
+        strength = _learn_strength(answers, means, strength)
         used = strength**CAUTION
-    return Annotators(states, answers + used * pooled, strength, rule)
+    return Annotators(states, answers + used * means, strength, rule)
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
@@ -187,12 +193,42 @@ def _share_evenly(answers: FloatArray) -> FloatArray:
     return even
 
 
-def _learn_strength(answers: FloatArray, pooled: FloatArray, strength: float) -> float:
-    """Raise the probability of the answers, given the pooled matrix, and of the strength itself, by a few steps."""
+def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArray:
+    """Pooled matrix as it is for annotators who are right as often as each: (n_annotators, n_classes, n_classes).
+
+    The odds of being right are those of the pooled matrix times a factor of the annotator, the same for all classes,
+    whose logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
+    """
+    n_classes = len(pooled)
+    means = np.repeat(pooled[None], len(answers), axis=0)
+    if n_classes == 1:
+        return means
+    # by class and then annotator: sums over classes are fast
+    totals = np.ascontiguousarray(answers.sum(axis=1).T)
+    right = np.ascontiguousarray(np.diagonal(answers, axis1=1, axis2=2).T)
+    # answers to items of one class repeat what the annotator's own column says: more of them say no more of the skill
+    worth = (1.0 + strength) / (totals + strength)
+    totals, right = worth * totals, worth * right
+    wrong = np.where(np.eye(n_classes, dtype=bool), 0.0, pooled).sum(axis=0)
+    odds = np.log(np.diagonal(pooled) / wrong)[:, None]
+    skill = np.zeros(len(answers))
+    for _ in range(SKILL_STEPS):
+        expected = expit(odds + skill)
+        slope = (right - totals * expected).sum(axis=0) - skill / SKILL_SPREAD
+        bend = (totals * expected * (1 - expected)).sum(axis=0) + 1 / SKILL_SPREAD
+        skill += np.clip(slope / bend, -1.0, 1.0)
+    means *= (expit(-odds - skill).T / wrong)[:, None, :]
+    diagonal = np.arange(n_classes)
+    means[:, diagonal, diagonal] = expit(odds + skill).T
+    return means
+
+
+def _learn_strength(answers: FloatArray, means: FloatArray, strength: float) -> float:
+    """Raise the probability of the answers, given the prior's means, and of the strength itself, by a few steps."""
     totals = answers.sum(axis=1)
     for _ in range(STEPS):
-        prior = strength * pooled
-        gained = float((pooled * (digamma(answers + prior) - digamma(prior))).sum())
+        prior = strength * means
+        gained = float((means * (digamma(answers + prior) - digamma(prior))).sum())
         spent = float((digamma(totals + strength) - digamma(strength)).sum())
         # the strength's own prior: shape 2, mode FIRST_STRENGTH
         renewed = (strength * gained + 1.0) / (spent + 1.0 / FIRST_STRENGTH)

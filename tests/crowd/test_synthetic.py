@@ -1,36 +1,8 @@
-import warnings
-from typing import get_args
-
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate
-from pmflib.crowd.synthetic import LEAST_PRIOR, Flavour, draw_crowd, draw_published_crowd
+from pmflib.crowd.synthetic import LEAST_PRIOR, draw_answers, draw_published_crowd
 from pmflib.errors import PmfError
-
-# tasks, workers, classes, answers of a task, rare classes
-SHAPES = [
-    (108, 39, 2, 39, False),
-    (1500, 60, 5, 1.6, False),
-    (400, 50, 3, 3, True),
-]
-SLOW_SHAPES = [
-    (500, 164, 2, 10, False),
-    (1000, 100, 2, 3, True),
-    (300, 110, 5, 20, False),
-    (1000, 59, 8, 2.5, False),
-    (1500, 760, 4, 5, False),
-    (1000, 80, 10, 4, True),
-]
-
-
-def find_wrong(found, truth):
-    """Share of wrong labels, ties counted in part."""
-    classes = np.array(found.answers.classes.to_pylist())
-    tasks = np.array(found.answers.tasks.to_pylist())
-    top = found.posterior >= found.posterior.max(axis=1, keepdims=True) - 1e-12
-    hit = (top & (classes == truth[tasks][:, None])).sum(axis=1)
-    return 1 - float((hit / top.sum(axis=1)).mean())
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
@@ -60,48 +32,8 @@ def test_draw_published_crowd__unknown_version():
         draw_published_crowd(10, np.random.default_rng(0), version="book")
 
 
-@pytest.mark.parametrize("flavour", get_args(Flavour))
-def test_draw_crowd__no_worker_answers_a_task_twice(flavour):
-    rng = np.random.default_rng(1)
-    crowd = draw_crowd(300, 30, 4, 5, rng, flavour=flavour, rare=True)
-    assert np.unique(crowd.task * 30 + crowd.worker).size == crowd.task.size
-    assert np.unique(crowd.task).size == 300
-    assert crowd.prior.min() >= 0.02
-    np.testing.assert_allclose(crowd.confusion.sum(axis=1), 1)
-    assert 0 <= crowd.label.min() <= crowd.label.max() < 4
-
-
-def test_draw_crowd__all_answer():
-    crowd = draw_crowd(20, 6, 2, 6, np.random.default_rng(2))
-    np.testing.assert_array_equal(crowd.task, np.repeat(np.arange(20), 6))
-
-
-def gain_over_votes(shape, rng, flavour):
-    """By how much the default errs less than majority vote, a share of the tasks."""
-    *sizes, rare = shape
-    crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = aggregate(crowd.answers)
-    votes = find_wrong(aggregate(crowd.answers, "majority"), crowd.truth)
-    return votes - find_wrong(found, crowd.truth)
-
-
-@pytest.mark.parametrize("flavour", get_args(Flavour))
-@pytest.mark.parametrize(
-    "shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in SLOW_SHAPES)]
-)
-def test_auto__is_no_point_worse_than_majority(shape, flavour):
-    assert gain_over_votes(shape, np.random.default_rng(7), flavour) >= -0.01
-
-
-@pytest.mark.parametrize("shape", [(400, 60, 5, 1.6, False), (500, 25, 2, 1.5, False)])
-def test_auto__gains_on_the_whole_where_a_task_has_hardly_more_than_one_answer(shape):
-    # of so few answers, a point on one log is chance
-    gains = [
-        gain_over_votes(shape, np.random.default_rng([seed, *flavour.encode()]), flavour)
-        for flavour in get_args(Flavour)
-        for seed in range(3)
-    ]
-    assert np.mean(gains) > 0.01
-    assert min(gains) > -0.03
+def test_draw_answers__each_row_by_its_own_probabilities():
+    chances = np.repeat([[0.2, 0.0, 0.8], [0.0, 1.0, 0.0]], 20_000, axis=0)
+    drawn = draw_answers(chances, np.random.default_rng(1)).reshape(2, -1)
+    assert (drawn[1] == 1).all()
+    np.testing.assert_allclose(np.bincount(drawn[0]) / 20_000, [0.2, 0, 0.8], atol=0.01)

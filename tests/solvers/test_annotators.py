@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 
 from pmflib.errors import PmfError, SchemaError
-from pmflib.solvers.annotators import CAUTION, STRENGTHS, Rule, update_annotators
+from pmflib.solvers.annotators import CAUTION, SKILL_SPREAD, STRENGTHS, Rule, update_annotators
 
 
 def expect_answers(confusion, n_items):
@@ -27,7 +28,47 @@ def test_update_annotators__without_answers_has_the_pooled_matrix():
     found = update_annotators(mass, np.array([1.0, 1.0]), Rule(strength=3.0))
     pooled = np.array([[90.6, 10.1], [10.1, 90.6]]) / 100.7
     np.testing.assert_allclose(found.confusion[1], pooled)
-    np.testing.assert_allclose(found.mass[0], [[90, 10], [10, 90]] + 3 * pooled)
+    np.testing.assert_allclose(found.mass[1], 3 * pooled)
+
+
+def test_update_annotators__few_answers_tell_of_all_classes():
+    # a crowd who is right four times of five, and two who answer a few items of the first class
+    crowd = expect_answers(
+        np.broadcast_to([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]], (9, 3, 3)), 50
+    )
+    good, bad = np.zeros((3, 3)), np.zeros((3, 3))
+    good[0, 0], bad[1, 0] = 4.0, 4.0
+    found = update_annotators(np.concatenate([crowd, good, bad]), np.ones(3), Rule(strength=4.0))
+    right = np.diagonal(found.confusion, axis1=1, axis2=2)
+    assert right[9, 1] > right[0, 1] + 0.03
+    assert right[10, 1] < right[0, 1] - 0.2
+    # not of how mistakes are shared out
+    np.testing.assert_allclose(found.confusion[10, 1, 2], found.confusion[10, 0, 2], rtol=0.01)
+    np.testing.assert_allclose(found.confusion.sum(axis=1), 1)
+
+
+def test_update_annotators__skill_is_the_most_probable():
+    rng = np.random.default_rng(4)
+    mass = rng.integers(1, 9, (5, 3, 3)).astype(float)
+    mass[:, range(3), range(3)] += 12
+    found = update_annotators(mass.reshape(-1, 3), np.ones(3), Rule(strength=6.0))
+    total = mass.sum(axis=0) + 0.1 + 0.5 * np.eye(3)
+    pooled = np.diagonal(total / total.sum(axis=0))
+    means = (found.mass - mass) / 6.0
+    np.testing.assert_allclose(means.sum(axis=1), 1)
+    worth = 7.0 / (mass.sum(axis=1) + 6.0)
+    for one, mean in enumerate(means):
+
+        def lose(skill, one=one):
+            odds = pooled / (1 - pooled) * np.exp(skill)
+            right = np.diagonal(mass[one])
+            wrong = mass[one].sum(axis=0) - right
+            gained = right * np.log(odds / (1 + odds)) - wrong * np.log(1 + odds)
+            return skill**2 / 2 / SKILL_SPREAD - (worth[one] * gained).sum()
+
+        best = minimize_scalar(lose, bounds=(-5, 5), method="bounded", options={"xatol": 1e-9}).x
+        odds = pooled / (1 - pooled) * np.exp(best)
+        np.testing.assert_allclose(np.diagonal(mean), odds / (1 + odds), rtol=1e-6)
 
 
 def test_take_logs__variational_weights_are_means_of_logarithms():
@@ -45,12 +86,18 @@ def test_take_logs__variational_weights_are_means_of_logarithms():
 def test_update_annotators__strength_is_found_from_how_annotators_differ(spread):
     rng = np.random.default_rng(1)
     pooled = np.array([[0.8, 0.1, 0.2], [0.1, 0.7, 0.1], [0.1, 0.2, 0.7]])
-    drawn = np.stack([rng.dirichlet(spread * column, 400) for column in pooled.T], axis=-1)
+    odds = np.diagonal(pooled) / (1 - np.diagonal(pooled))
+    right = 1 / (1 + 1 / (odds * np.exp(rng.normal(0, SKILL_SPREAD**0.5, (400, 1)))))
+    means = pooled * ((1 - right) * (1 + odds))[:, None, :]
+    means[:, range(3), range(3)] = right
+    drawn = np.stack([rng.gamma(spread * means[:, :, k] + 1e-9) for k in range(3)], axis=-1)
+    drawn /= drawn.sum(axis=1, keepdims=True)
     answers = rng.multinomial(50, drawn.transpose(0, 2, 1)).transpose(0, 2, 1).astype(float)
     found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule())
     for _ in range(150):
         found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule(), found.strength)
-    assert found.strength == pytest.approx(spread, rel=0.15)
+    # skills are found from the same answers: one of six numbers that make an annotator is not free
+    assert 0.85 < found.strength / spread < 1.15 * 6 / 5
     pseudo = found.mass.sum(axis=1) - answers.sum(axis=1)
     np.testing.assert_allclose(pseudo, found.strength**CAUTION)
 

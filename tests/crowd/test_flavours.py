@@ -1,0 +1,92 @@
+import warnings
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from pmflib.crowd import aggregate
+from pmflib.crowd.flavours import Flavour, draw_crowd
+
+# tasks, workers, classes, answers of a task, rare classes; of fewer tasks, a point is chance
+SHAPES = [(1500, 60, 5, 1.6, False), (1000, 50, 3, 3, True)]
+SLOW_SHAPES = [
+    (1000, 164, 2, 10, False),
+    (1000, 100, 2, 3, True),
+    (1000, 110, 5, 20, False),
+    (1000, 59, 8, 2.5, False),
+    (1500, 760, 4, 5, False),
+    (1000, 80, 10, 4, True),
+]
+
+
+def find_wrong(found, truth):
+    """Share of wrong labels, ties counted in part."""
+    classes = np.array(found.answers.classes.to_pylist())
+    tasks = np.array(found.answers.tasks.to_pylist())
+    top = found.posterior >= found.posterior.max(axis=1, keepdims=True) - 1e-12
+    hit = (top & (classes == truth[tasks][:, None])).sum(axis=1)
+    return 1 - float((hit / top.sum(axis=1)).mean())
+
+
+@pytest.mark.parametrize("flavour", get_args(Flavour))
+def test_draw_crowd__no_worker_answers_a_task_twice(flavour):
+    rng = np.random.default_rng(1)
+    crowd = draw_crowd(300, 30, 4, 5, rng, flavour=flavour, rare=True)
+    assert np.unique(crowd.task * 30 + crowd.worker).size == crowd.task.size
+    assert np.unique(crowd.task).size == 300
+    assert crowd.prior.min() >= 0.02
+    np.testing.assert_allclose(crowd.confusion.sum(axis=1), 1)
+    assert 0 <= crowd.label.min() <= crowd.label.max() < 4
+
+
+def test_draw_crowd__all_answer():
+    crowd = draw_crowd(20, 6, 2, 6, np.random.default_rng(2))
+    np.testing.assert_array_equal(crowd.task, np.repeat(np.arange(20), 6))
+
+
+@pytest.mark.parametrize("flavour", get_args(Flavour))
+def test_draw_crowd__prior_and_confusion_are_those_of_the_log(flavour):
+    crowd = draw_crowd(20_000, 8, 3, 8, np.random.default_rng(3), flavour=flavour)
+    shares = np.bincount(crowd.truth) / crowd.truth.size
+    np.testing.assert_allclose(shares, crowd.prior, atol=0.015)
+    found = np.zeros((8, 3, 3))
+    np.add.at(found, (crowd.worker, crowd.label, crowd.truth[crowd.task]), 1)
+    if flavour not in ("clique", "mixed"):  # who repeats another answers otherwise
+        np.testing.assert_allclose(
+            found / found.sum(axis=1, keepdims=True), crowd.confusion, atol=0.05
+        )
+
+
+def gain_over_votes(shape, rng, flavour):
+    """By how much the default errs less than majority vote, a share of the tasks."""
+    *sizes, rare = shape
+    crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = aggregate(crowd.answers)
+    votes = find_wrong(aggregate(crowd.answers, "majority"), crowd.truth)
+    return votes - find_wrong(found, crowd.truth)
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, pytest.param(SLOW_SHAPES, marks=pytest.mark.slow)])
+def test_auto__is_better_than_majority_and_hardly_ever_a_point_worse(shapes):
+    gains = [
+        gain_over_votes(shape, np.random.default_rng([7, *flavour.encode()]), flavour)
+        for shape in shapes
+        for flavour in get_args(Flavour)
+    ]
+    assert np.mean(gains) > 0.04
+    # not one log of fifty
+    assert np.mean(np.array(gains) < -0.01) < 0.02
+
+
+@pytest.mark.parametrize("shape", [(400, 60, 5, 1.6, False), (500, 25, 2, 1.5, False)])
+def test_auto__gains_on_the_whole_where_a_task_has_hardly_more_than_one_answer(shape):
+    # of so few answers, a point on one log is chance
+    gains = [
+        gain_over_votes(shape, np.random.default_rng([seed, *flavour.encode()]), flavour)
+        for flavour in get_args(Flavour)
+        for seed in range(3)
+    ]
+    assert np.mean(gains) > 0.01
+    assert min(gains) > -0.03
