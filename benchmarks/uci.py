@@ -10,10 +10,9 @@ the shares that the released code takes; they learn from the training rows, choo
 scored on the test rows.
 
 The paper's methods: rank by validation accuracy from its grid, 30 passes of EM, missing codes replaced by the most
-frequent one; CNMF-OPT by closed-form updates of its loss. Ours: the mean of ten fits of the joint PMF of features and
-class; rank, pseudo-count and passes by the validation rows' log-likelihood of the class; a missing code is a level.
-`auto`: the same average by one call of fit_em, which chooses all but the rank on the validation rows' joint
-log-likelihood; rank by that of the class. `auto-rank`: the same with the rank of select_rank.
+frequent one; CNMF-OPT by closed-form updates of its loss. `auto`: the mean of ten fits of the joint PMF of features and
+class by one call of fit_em, which chooses start, pseudo-count and passes by the validation rows' log-likelihood of the
+class, as the rank is chosen of six; a missing code is a level. `auto-rank`: the same with the rank of select_rank.
 Logistic regression and the support vector machines see one-hot columns and choose their penalty on the validation rows.
 Needs scikit-learn.
 """
@@ -24,12 +23,11 @@ import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from members import MEMBERS, fit_averages
 from published import REFERENCE, read_published
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
@@ -40,8 +38,7 @@ import pmflib as pmf
 from pmflib.counting.triples import TripleCounts, count_triples
 
 RANKS = (2, 4, 8, 16, 32, 64)
-SMOOTHINGS = (0.02, 0.1, 0.5)
-PASSES = (5, 10, 20, 40, 80, 160)
+MEMBERS = 10
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 PUBLISHED_PASSES = 30
 
@@ -181,14 +178,6 @@ def clip(model: pmf.JointPMF) -> pmf.JointPMF:
     return pmf.JointPMF(prior / prior.sum(), factors / sums, model.schema)
 
 
-def fit_ours(data: Set, split: Split) -> Classify:
-    """The joint PMF: mean of several fits, chosen by the class's log-likelihood on the validation rows."""
-    train = data.codes[split.train]
-    return choose_for_class(
-        data, split, fit_averages(train, data.schema, RANKS, SMOOTHINGS, PASSES)
-    )
-
-
 def fit_auto(data: Set, split: Split, ranks: Sequence[int] = RANKS) -> Classify:
     """The joint PMF as one call fits it, judged by the class of the validation rows; the best rank of some."""
     train, validation = data.codes[split.train], data.codes[split.validation]
@@ -202,18 +191,6 @@ def fit_rank_of_pairs(data: Set, split: Split) -> Classify:
     """The same, with the rank that pairs of the training rows tell."""
     counts = pmf.count_pairs(data.codes[split.train], data.schema)
     return fit_auto(data, split, [pmf.select_rank(counts).rank])
-
-
-def choose_for_class(data: Set, split: Split, models: Iterable[pmf.JointPMF]) -> Classify:
-    """The model under which the classes of the validation rows are most likely given the features."""
-    validation = data.codes[split.validation]
-    rows, truth = np.arange(len(validation)), validation[:, 0]
-
-    def judge(model: pmf.JointPMF) -> float:
-        return float(np.log(model.predict_proba(validation, 0)[rows, truth]).mean())
-
-    chosen = max(models, key=judge)
-    return lambda rows: chosen.predict(data.codes[rows], 0)
 
 
 def fit_usual(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
@@ -255,7 +232,6 @@ def list_fits(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
         **fit_usual(data, split),
         "auto-rank": lambda: fit_rank_of_pairs(data, split),
         "auto": lambda: fit_auto(data, split),
-        "ours": lambda: fit_ours(data, split),
     }
 
 
