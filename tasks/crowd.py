@@ -37,7 +37,7 @@ from pmflib.store.samples import BlockReference
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
 CENSUS_VERSION = 1
-VERSION = 3
+VERSION = 4
 LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"

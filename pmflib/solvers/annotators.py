@@ -22,9 +22,6 @@ STRENGTHS = (0.5, 100.0)
 """Limits of a strength that is learnt, in answers."""
 STEPS = 4
 """Steps of the strength in one update: each costs as much as the rest of it."""
-CAUTION = 0.75
-"""Power of a learnt strength that is used. Items of one class are not alike: what annotators get wrong together makes
-them look more alike than they are. Chosen on drawn logs: see benchmarks/crowd_stress.py."""
 SKILL_SPREAD = 1.0
 """Variance of annotators' skills, how much higher their log odds of being right are than those of all together."""
 SKILL_STEPS = 6
@@ -52,16 +49,16 @@ class Rule:
     one_coin
         Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
     votes
-        Weight of the votes as evidence of their own, as if of one more annotator; at least 0. It keeps an item's
-        posterior near its votes where the annotators' answers say little about them. The default was chosen on drawn
-        logs: see benchmarks/crowd_stress.py.
+        Weight of the votes as evidence of their own, as if of so many more annotators; at least 0. It keeps an item's
+        posterior near its votes where the annotators' answers say little about them, or mistakes have a common cause.
+        The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
     """
 
     strength: float | None = None
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
-    votes: float = 0.4
+    votes: float = 1.5
 
     def __post_init__(self) -> None:
         for name, value in (("strength", self.strength), ("votes", self.votes)):
@@ -80,8 +77,7 @@ class Annotators:
     mass
         float64 of shape (n_annotators, n_classes, n_classes), of the answers (second axis) by true class (third).
     strength
-        How alike annotators are, in answers: given, or as learnt. Of a strength that is learnt, each column of ``mass``
-        has its power ``CAUTION`` as pseudo-answers.
+        How alike annotators are, in answers, given or as learnt: the pseudo-answers in each column of ``mass``.
     rule
         How they were estimated.
     """
@@ -165,11 +161,9 @@ def update_annotators(
     if not strength:
         return Annotators(states, answers, strength, rule)
     means = _tilt(answers, _pool(answers, rule.one_coin), strength)
-    used = strength
     if rule.strength is None:
         strength = _learn_strength(answers, means, strength)
-        used = strength**CAUTION
-    return Annotators(states, answers + used * means, strength, rule)
+    return Annotators(states, answers + strength * means, strength, rule)
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
