@@ -3,8 +3,8 @@
     python benchmarks/rank_data.py --data ../shared/data --sets votes,nltcs,plants,ml-100k,pisa2009
 
 prints for each set the choice and its reason, the curve, and the process CPU seconds. For nltcs and plants
-ranks are also judged on the validation samples; the rank and smoothing chosen are then fitted as the
-pipeline does, and the log-likelihood per test sample printed. With --plot FILE.png (or .svg) the curves are
+ranks are also judged on the validation samples; the rank chosen is then fitted as the pipeline does, which
+chooses the rest anew, and the log-likelihood per test sample printed. With --plot FILE.png (or .svg) the curves are
 drawn too, with the standard errors of the differences from the best score as bars. Single-threaded.
 """
 
@@ -105,8 +105,7 @@ def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
         print(f"  rank {point.rank:3d} smoothing {point.smoothing:4g}: {point.score:.4f}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        start = pmf.fit(counts, choice.rank).model
-        found = pmf.fit_em(codes, start, validation=validation, smoothing=choice.smoothing)
+        found = pmf.fit_em(codes, rank=choice.rank, schema=counts.schema, validation=validation)
     print(f"  test: {found.model.log_prob(test).mean():.4f} nats per sample", flush=True)
     return by_pairs, choice
 

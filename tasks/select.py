@@ -31,7 +31,7 @@ from pmflib.store.samples import read_block
 from tasks.curves import draw_curves, tabulate_curves
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
-VERSION = 3
+VERSION = 4
 
 TRAINING_ROWS = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""

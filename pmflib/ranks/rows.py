@@ -94,8 +94,7 @@ def select_rank_by_rows(
         Samples to fit and others to judge on: codes of shape (n_rows, n_variables), -1 missing, or what
         the schema can encode.
     counts
-        Co-occurrence counts of samples without the held-out ones: the start of the first rank is their
-        fit. Later ranks start from the shaken marginals.
+        Co-occurrence counts of samples without the held-out ones, which every rank starts from.
     first
         Rank to begin with, at least 1: what `select_rank` found.
     smoothings
@@ -128,7 +127,7 @@ def select_rank_by_rows(
     found: list[tuple[FitResult, float, FloatArray]] = []
     best, rank = -1, first
     while True:
-        start = fit(counts, rank, method="auto" if rank == first else "random", rng=seed).model
+        start = fit(counts, rank, method="pairs", rng=seed).model
         before = best
         for smoothing in smoothings:
             with warnings.catch_warnings():
