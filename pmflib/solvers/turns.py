@@ -7,6 +7,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, log_ndtr
 
 from pmflib.arrays import FloatArray
+from pmflib.solvers.procrustes import rotate
 from pmflib.solvers.worker_pairs import WorkerPairs
 
 SETTLING = 1000
@@ -63,7 +64,7 @@ def measure_noise(root: FloatArray, pairs: WorkerPairs) -> FloatArray:
 def draw_turns(
     root: FloatArray,
     noise: FloatArray,
-    turn: FloatArray,
+    start: FloatArray,
     n_draws: int,
     rng: np.random.Generator,
 ) -> list[FloatArray]:
@@ -75,8 +76,8 @@ def draw_turns(
         float64 of shape (n_annotators * n_classes, n_classes).
     noise
         Covariance of its rows, as from `measure_noise`.
-    turn
-        Orthogonal matrix to start from, (n_classes, n_classes).
+    start
+        Nonnegative matrix near the turned root to start from, as from `turn_nonnegative`.
     n_draws
         Number of draws.
     rng
@@ -98,10 +99,11 @@ def draw_turns(
     Metropolis et al. (1953), Journal of Chemical Physics 21, for the walk.
     """
     n_classes = root.shape[1]
+    if n_classes == 1 or not root.any():
+        return [start] * n_draws
     target = _Target(root, noise)
-    if n_classes == 1:
-        return [np.maximum(root @ turn, 0.0)] * n_draws
-    here, height, logs = turn, *target.weigh(turn)
+    here = rotate(root.T @ start)
+    height, logs = target.weigh(here)
     size, taken, pick = FIRST_SIZE, 0, int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
     places = np.triu_indices(n_classes, 1)
     drawn: list[FloatArray] = []
@@ -141,11 +143,12 @@ class _Target:
     def weigh(self, turn: FloatArray) -> tuple[float, float]:
         """Log-density under concentration 1, and the sum of the logarithms of the confusion matrices."""
         turned = self.root @ turn
-        errors = np.sqrt(np.einsum("ak,mab,bk->mk", turn, self.noise, turn))
+        squares = (turn[:, None] * turn).reshape(-1, turn.shape[1])
+        errors = np.sqrt(np.maximum(self.noise.reshape(-1, len(squares)) @ squares, 1e-300))
         height = float(log_ndtr(turned / errors[:, None, :]).sum())
         sums = np.maximum(turned, 0.0).sum(axis=1)
-        squares = np.maximum((sums**2).mean(axis=0), 1e-12)
-        height -= self.free * float(np.log(squares / squares.sum()).sum())
+        prior = np.maximum((sums**2).mean(axis=0), 1e-12)
+        height -= self.free * float(np.log(prior / prior.sum()).sum())
         shares = turned / np.maximum(sums, 1e-12)[:, None, :]
         return height, float(np.log(np.maximum(shares, LEAST_ENTRY)).sum())
 
