@@ -14,6 +14,7 @@ from pmflib.solvers.composite import fit_composite
 from pmflib.solvers.confusion import Order, fit_multispa, raise_floor, read_confusion
 from pmflib.solvers.imputation import factor_pairs, impute_by_one_pair, impute_designated
 from pmflib.solvers.procrustes import draw_rotations, root_of, turn_nonnegative
+from pmflib.solvers.turns import draw_turns, measure_noise
 from pmflib.solvers.worker_pairs import WorkerPairs, count_worker_pairs
 
 MomentMethod: TypeAlias = Literal[
@@ -26,6 +27,10 @@ TURNS = 500
 """Limit of the steps from each."""
 SAME = 1e-3
 """End points whose confusion matrices differ by less are one."""
+DRAWS = 40
+"""Turns of the best end point that are judged and averaged."""
+MARGIN = 1.0
+"""Nats by which an end point must be likelier than the average of turns to be preferred."""
 HOPE = 0.5
 """Weight of the identity in a confusion matrix that nothing is known of."""
 SWEEPS = 200
@@ -60,7 +65,8 @@ def fit_moments(
         divergence, started there ("cnmf").
     judge
         Chooses among the end points of the symmetric factorisation: the distance from a nonnegative matrix does not,
-        for the least of it may belong to annotators that nobody's answers look like.
+        for the least of it may belong to annotators that nobody's answers look like. It weighs turns of the one chosen,
+        too: see Notes.
     rng
         Source of starts.
     order
@@ -70,6 +76,13 @@ def fit_moments(
     ------
     MemoryPlanError
         If the method needs all pairs in one matrix, and there are too many.
+
+    Notes
+    -----
+    Pairs leave a symmetric factorisation some freedom: all turns of it that stay nonnegative, but for the noise, fit
+    them as well, and an end point is but the corner where a search has stopped. The least expected error is that of the
+    mean over the posterior. Turns near the best end point are drawn from that which pairs leave, and averaged with the
+    likelihood of all answers, the judge's, as weights; where the answers tell turns apart, the likeliest remain.
     """
     pairs = count_worker_pairs(block, n_annotators, n_classes)
     n_answers = np.bincount(block.indices // n_classes, minlength=n_annotators)
@@ -102,14 +115,23 @@ def fit_pairs(
     if method == "cnmf":
         return _fit_coupled(pairs)
     root = _find_root(pairs, method, rng)
-    found: list[tuple[float, Annotators]] = []
+
+    def read(nonnegative: FloatArray) -> Annotators:
+        confusion, prior = read_confusion(nonnegative, n_answers, order=order)
+        return _hold(prior, confusion)
+
+    found: list[tuple[float, FloatArray, Annotators]] = []
     for rotation in draw_rotations(n_classes, ROTATIONS, rng):
         nonnegative, _ = turn_nonnegative(root, rotations=[rotation], hasten=False, max_iter=TURNS)
-        confusion, prior = read_confusion(nonnegative, n_answers, order=order)
-        if all(np.abs(confusion - other.mass).max() > SAME for _, other in found):
-            annotators = _hold(prior, confusion)
-            found.append((judge(annotators), annotators))
-    return max(found, key=lambda each: each[0])[1]
+        annotators = read(nonnegative)
+        if all(np.abs(annotators.mass - other.mass).max() > SAME for *_, other in found):
+            found.append((judge(annotators), nonnegative, annotators))
+    height, corner, best = max(found, key=lambda each: each[0])
+    turned = draw_turns(root, measure_noise(root, pairs), corner, DRAWS, rng)
+    heights = np.array([judge(read(each)) for each in turned])
+    weights = np.exp(heights - heights.max())
+    average = read(np.tensordot(weights / weights.sum(), turned, 1))
+    return best if height > judge(average) + MARGIN else average
 
 
 def _find_root(pairs: WorkerPairs, method: str, rng: np.random.Generator) -> FloatArray:

@@ -192,7 +192,7 @@ def _turn(
         if residual <= tol * scale or stalled:
             break
         turned = root @ ahead
-        new = _rotate(root.T @ (turned - stride * np.minimum(turned, 0.0)))
+        new = rotate(root.T @ (turned - stride * np.minimum(turned, 0.0)))
         faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2 if hasten else 1.0
         # not quite orthogonal, which the next step mends: another decomposition gains nothing
         ahead = new + (pace - 1) / faster * (new - here)
@@ -200,7 +200,7 @@ def _turn(
     return best, tuple(residuals)
 
 
-def _rotate(matrix: FloatArray) -> FloatArray:
+def rotate(matrix: FloatArray) -> FloatArray:
     """Nearest orthogonal matrix."""
     left, _, right = np.linalg.svd(matrix)
     return np.asarray(left @ right)
