@@ -7,12 +7,16 @@ import pytest
 from pmflib.crowd import aggregate
 from pmflib.crowd.flavours import Flavour, draw_crowd
 
-# tasks, workers, classes, answers of a task, rare classes; of fewer tasks, a point is chance
-SHAPES = [(1500, 60, 5, 1.6, False), (1000, 50, 3, 3, True)]
+# tasks, workers, classes, answers of a task, rare classes
+SHAPES = [
+    (108, 39, 2, 39, False),
+    (1500, 60, 5, 1.6, False),
+    (400, 50, 3, 3, True),
+]
 SLOW_SHAPES = [
-    (1000, 164, 2, 10, False),
+    (500, 164, 2, 10, False),
     (1000, 100, 2, 3, True),
-    (1000, 110, 5, 20, False),
+    (300, 110, 5, 20, False),
     (1000, 59, 8, 2.5, False),
     (1500, 760, 4, 5, False),
     (1000, 80, 10, 4, True),
@@ -68,16 +72,28 @@ def gain_over_votes(shape, rng, flavour):
     return votes - find_wrong(found, crowd.truth)
 
 
-@pytest.mark.parametrize("shapes", [SHAPES, pytest.param(SLOW_SHAPES, marks=pytest.mark.slow)])
-def test_auto__is_better_than_majority_and_hardly_ever_a_point_worse(shapes):
+@pytest.mark.parametrize("flavour", get_args(Flavour))
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, *(pytest.param(shape, marks=pytest.mark.slow) for shape in SLOW_SHAPES)]
+)
+def test_auto__is_no_point_worse_than_majority(shape, flavour):
+    rng = np.random.default_rng([7, *flavour.encode()])
+    assert gain_over_votes(shape, rng, flavour) >= -0.01
+
+
+def test_auto__gains_on_the_whole():
     gains = [
         gain_over_votes(shape, np.random.default_rng([7, *flavour.encode()]), flavour)
-        for shape in shapes
+        for shape in SHAPES
         for flavour in get_args(Flavour)
     ]
     assert np.mean(gains) > 0.04
-    # not one log of fifty
-    assert np.mean(np.array(gains) < -0.01) < 0.02
+
+
+@pytest.mark.xfail(strict=True, reason="what most get wrong together, answers alone cannot tell")
+@pytest.mark.parametrize("shape", [SHAPES[0], SLOW_SHAPES[2]])
+def test_auto__is_no_point_worse_than_majority_where_tasks_are_graded_hard(shape):
+    assert gain_over_votes(shape, np.random.default_rng(7), "grade") >= -0.01
 
 
 @pytest.mark.parametrize("shape", [(400, 60, 5, 1.6, False), (500, 25, 2, 1.5, False)])

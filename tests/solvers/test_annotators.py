@@ -85,19 +85,19 @@ def test_take_logs__variational_weights_are_means_of_logarithms():
 @pytest.mark.parametrize("spread", [3.0, 30.0])
 def test_update_annotators__strength_is_found_from_how_annotators_differ(spread):
     rng = np.random.default_rng(1)
-    pooled = np.array([[0.8, 0.1, 0.2], [0.1, 0.7, 0.1], [0.1, 0.2, 0.7]])
+    # of many classes: of the numbers that make an annotator, the skill takes one
+    pooled = rng.dirichlet(np.ones(6), 6).T * 0.3 + 0.7 * np.eye(6)
     odds = np.diagonal(pooled) / (1 - np.diagonal(pooled))
     right = 1 / (1 + 1 / (odds * np.exp(rng.normal(0, SKILL_SPREAD**0.5, (400, 1)))))
     means = pooled * ((1 - right) * (1 + odds))[:, None, :]
-    means[:, range(3), range(3)] = right
-    drawn = np.stack([rng.gamma(spread * means[:, :, k] + 1e-9) for k in range(3)], axis=-1)
+    means[:, range(6), range(6)] = right
+    drawn = np.stack([rng.gamma(spread * means[:, :, k] + 1e-9) for k in range(6)], axis=-1)
     drawn /= drawn.sum(axis=1, keepdims=True)
     answers = rng.multinomial(50, drawn.transpose(0, 2, 1)).transpose(0, 2, 1).astype(float)
-    found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule())
+    found = update_annotators(answers.reshape(-1, 6), np.ones(6), Rule())
     for _ in range(150):
-        found = update_annotators(answers.reshape(-1, 3), np.ones(3), Rule(), found.strength)
-    # skills are found from the same answers: one of six numbers that make an annotator is not free
-    assert 0.85 < found.strength / spread < 1.15 * 6 / 5
+        found = update_annotators(answers.reshape(-1, 6), np.ones(6), Rule(), found.strength)
+    assert found.strength == pytest.approx(spread, rel=0.15)
     pseudo = found.mass.sum(axis=1) - answers.sum(axis=1)
     np.testing.assert_allclose(pseudo, found.strength)
 
