@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, expit
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
@@ -104,10 +103,7 @@ class Annotators:
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
         """Weights of the class prior, (n_classes,), and of answers, (n_annotators * n_classes, n_classes); nats."""
         if self.rule.variational:
-            weights = digamma(np.maximum(self.mass, FLOOR))
-            weights -= digamma(np.maximum(self.mass.sum(axis=1, keepdims=True), FLOOR))
-            # unnormalised weights below this are as good as zero, and safe to add up
-            weights = np.maximum(weights, np.log(FLOOR))
+            weights = _take_mean_logs(self.mass)
         else:
             weights = np.log(np.maximum(self.confusion, FLOOR))
         return np.log(np.maximum(self.prior, FLOOR)), weights.reshape(-1, self.states.size)
@@ -153,77 +149,99 @@ def update_annotators(
             f"level_mass has shape {level_mass.shape}; the {n_classes} classes of state_mass ask for "
             f"(n_annotators * {n_classes}, {n_classes})"
         )
-    answers = level_mass.reshape(-1, n_classes, n_classes)
+    answers = _turn(level_mass.reshape(-1, n_classes, n_classes))
     if rule.one_coin:
         answers = _share_evenly(answers)
     strength = strength if rule.strength is None else rule.strength
     states = state_mass + (1.0 if strength else 0.0)
     if not strength:
-        return Annotators(states, answers, strength, rule)
+        return Annotators(states, _turn_back(answers), strength, rule)
     means = _tilt(answers, _pool(answers, rule.one_coin), strength)
     if rule.strength is None:
         strength = _learn_strength(answers, means, strength)
-    return Annotators(states, answers + strength * means, strength, rule)
+    return Annotators(states, _turn_back(answers + strength * means), strength, rule)
+
+
+def _turn(by_annotator: FloatArray) -> FloatArray:
+    """From (n_annotators, n_classes, n_classes) to (n_classes, n_classes, n_annotators), in which sums are fast."""
+    return np.ascontiguousarray(by_annotator.transpose(1, 2, 0))
+
+
+def _turn_back(by_cell: FloatArray) -> FloatArray:
+    return np.ascontiguousarray(by_cell.transpose(2, 0, 1))
+
+
+def _take_mean_logs(mass: FloatArray) -> FloatArray:
+    """Means of the logarithms of PMFs that have Dirichlet distributions, of the shape of their parameters."""
+    from pmflib.kernels.digamma import digamma
+
+    mass = _turn(mass)
+    logs = digamma(np.maximum(mass, FLOOR))
+    logs -= digamma(np.maximum(mass.sum(axis=0), FLOOR))
+    # unnormalised weights below this are as good as zero, and safe to add up
+    return _turn_back(np.maximum(logs, np.log(FLOOR), out=logs))
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
     """Confusion matrix of all annotators together, (n_classes, n_classes)."""
-    n_classes = answers.shape[1]
-    total = answers.sum(axis=0) + SPREAD + HALF * np.eye(n_classes)
+    n_classes = len(answers)
+    total = answers.sum(axis=2) + SPREAD + HALF * np.eye(n_classes)
     if one_coin:
-        total = _share_evenly(total[None])[0]
+        total = _share_evenly(total[:, :, None])[:, :, 0]
     return np.asarray(total / total.sum(axis=0))
 
 
 def _share_evenly(answers: FloatArray) -> FloatArray:
     """Answers as right and wrong alone, every class and every mistake alike."""
-    n_classes = answers.shape[1]
-    right = np.trace(answers, axis1=1, axis2=2)
-    wrong = answers.sum(axis=(1, 2)) - right
+    n_classes = len(answers)
+    right = np.trace(answers)
+    wrong = answers.sum(axis=(0, 1)) - right
     even = np.empty_like(answers)
-    even[:] = (np.maximum(wrong, 0.0) / max(n_classes * (n_classes - 1), 1))[:, None, None]
+    even[:] = np.maximum(wrong, 0.0) / max(n_classes * (n_classes - 1), 1)
     diagonal = np.arange(n_classes)
-    even[:, diagonal, diagonal] = (right / n_classes)[:, None]
+    even[diagonal, diagonal] = right / n_classes
     return even
 
 
 def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArray:
-    """Pooled matrix as it is for annotators who are right as often as each: (n_annotators, n_classes, n_classes).
+    """Pooled matrix as it is for annotators who are right as often as each: (n_classes, n_classes, n_annotators).
 
     The odds of being right are those of the pooled matrix times a factor of the annotator, the same for all classes,
     whose logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
     """
-    n_classes = len(pooled)
-    means = np.repeat(pooled[None], len(answers), axis=0)
+    from pmflib.kernels.skills import step_skills
+
+    n_classes, _, n_annotators = answers.shape
     if n_classes == 1:
-        return means
-    # by class and then annotator: sums over classes are fast
-    totals = np.ascontiguousarray(answers.sum(axis=1).T)
-    right = np.ascontiguousarray(np.diagonal(answers, axis1=1, axis2=2).T)
+        return np.ones_like(answers)
+    diagonal = np.arange(n_classes)
+    totals, right = answers.sum(axis=0), answers[diagonal, diagonal]
     # answers to items of one class repeat what the annotator's own column says: more of them say no more of the skill
     worth = (1.0 + strength) / (totals + strength)
-    totals, right = worth * totals, worth * right
+    totals *= worth
+    right *= worth
     wrong = np.where(np.eye(n_classes, dtype=bool), 0.0, pooled).sum(axis=0)
-    odds = np.log(np.diagonal(pooled) / wrong)[:, None]
-    skill = np.zeros(len(answers))
+    odds = np.diagonal(pooled) / wrong
+    skills = np.zeros(n_annotators)
+    slopes, bends = np.empty_like(skills), np.empty_like(skills)
     for _ in range(SKILL_STEPS):
-        expected = expit(odds + skill)
-        slope = (right - totals * expected).sum(axis=0) - skill / SKILL_SPREAD
-        bend = (totals * expected * (1 - expected)).sum(axis=0) + 1 / SKILL_SPREAD
-        skill += np.clip(slope / bend, -1.0, 1.0)
-    means *= (expit(-odds - skill).T / wrong)[:, None, :]
-    diagonal = np.arange(n_classes)
-    means[:, diagonal, diagonal] = expit(odds + skill).T
+        step_skills(right, totals, odds, np.exp(skills), SKILL_SPREAD, slopes, bends, skills)
+    ahead = odds[:, None] * np.exp(skills)
+    missed = 1.0 / (1.0 + ahead)
+    means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
+    means[diagonal, diagonal] = ahead * missed
     return means
 
 
 def _learn_strength(answers: FloatArray, means: FloatArray, strength: float) -> float:
     """Raise the probability of the answers, given the prior's means, and of the strength itself, by a few steps."""
-    totals = answers.sum(axis=1)
+    from pmflib.kernels.digamma import sum_rises
+
+    totals = answers.sum(axis=0)
+    ones = np.ones_like(totals)
     for _ in range(STEPS):
-        prior = strength * means
-        gained = float((means * (digamma(answers + prior) - digamma(prior))).sum())
-        spent = float((digamma(totals + strength) - digamma(strength)).sum())
+        gained = sum_rises(answers, means, strength)
+        spent = sum_rises(totals, ones, strength)
         # the strength's own prior: shape 2, mode FIRST_STRENGTH
         renewed = (strength * gained + 1.0) / (spent + 1.0 / FIRST_STRENGTH)
         strength = float(np.clip(renewed, *STRENGTHS))

@@ -1,10 +1,20 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.special import digamma
+from scipy.special import digamma, expit
 
 from pmflib.errors import PmfError, SchemaError
-from pmflib.solvers.annotators import SKILL_SPREAD, STRENGTHS, Rule, update_annotators
+from pmflib.solvers.annotators import (
+    FIRST_STRENGTH,
+    HALF,
+    SKILL_SPREAD,
+    SKILL_STEPS,
+    SPREAD,
+    STEPS,
+    STRENGTHS,
+    Rule,
+    update_annotators,
+)
 
 
 def expect_answers(confusion, n_items):
@@ -129,6 +139,67 @@ def test_update_annotators__one_class_is_certain():
     assert found.prior.tolist() == [1.0]
     np.testing.assert_allclose(found.confusion, 1.0)
     assert np.isfinite(np.concatenate([part.ravel() for part in found.take_logs()])).all()
+
+
+def share_evenly(one):
+    """Answers of one annotator, or of all, as right and wrong alone."""
+    n_classes = len(one)
+    right = np.trace(one)
+    even = np.full_like(one, (one.sum() - right) / max(n_classes * (n_classes - 1), 1))
+    np.fill_diagonal(even, right / n_classes)
+    return even
+
+
+def update_plainly(answers, strength, one_coin):
+    """Parameters of the Dirichlet distributions and the strength, an annotator at a time, as the formulas have it."""
+    n_classes = answers.shape[1]
+    total = answers.sum(axis=0) + SPREAD + HALF * np.eye(n_classes)
+    if one_coin:
+        answers, total = np.stack([share_evenly(one) for one in answers]), share_evenly(total)
+    pooled = total / total.sum(axis=0)
+    right = np.diagonal(pooled)
+    means = []
+    for one in answers:
+        if n_classes == 1:
+            means.append(pooled)
+            continue
+        worth = (1 + strength) / (one.sum(axis=0) + strength)
+        odds, skill = np.log(right / (pooled.sum(axis=0) - right)), 0.0
+        for _ in range(SKILL_STEPS):
+            expected = expit(odds + skill)
+            slope = (worth * (np.diagonal(one) - one.sum(axis=0) * expected)).sum()
+            bend = (worth * one.sum(axis=0) * expected * (1 - expected)).sum()
+            step = (slope - skill / SKILL_SPREAD) / (bend + 1 / SKILL_SPREAD)
+            skill += np.clip(step, -1, 1)
+        mean = pooled / (pooled.sum(axis=0) - right) * expit(-odds - skill)
+        np.fill_diagonal(mean, expit(odds + skill))
+        means.append(mean)
+    means = np.stack(means)
+    for _ in range(STEPS):
+        gained = (means * (digamma(answers + strength * means) - digamma(strength * means))).sum()
+        spent = (digamma(answers.sum(axis=1) + strength) - digamma(strength)).sum()
+        strength = np.clip((strength * gained + 1) / (spent + 1 / FIRST_STRENGTH), *STRENGTHS)
+    return answers + strength * means, strength
+
+
+@pytest.mark.parametrize("one_coin", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 1), (1, 2), (30, 2), (200, 3), (17, 12)])
+def test_update_annotators__is_the_plain_update(shape, one_coin):
+    n_annotators, n_classes = shape
+    rng = np.random.default_rng(n_annotators)
+    answers = rng.gamma(0.3, 20.0, (n_annotators, n_classes, n_classes))
+    answers += rng.gamma(0.5, 40.0, (n_annotators, 1, 1)) * np.eye(n_classes)
+    # without answers at all, or of one class
+    answers[1:2] = 0.0
+    answers[2:3, :, 1:] = 0.0
+    mass, strength = update_plainly(answers, 2.5, one_coin)
+    rule = Rule(one_coin=one_coin)
+    found = update_annotators(answers.reshape(-1, n_classes), np.ones(n_classes), rule, 2.5)
+    assert found.strength == pytest.approx(strength, rel=1e-12)
+    np.testing.assert_allclose(found.mass, mass, rtol=1e-12)
+    expected = digamma(mass) - digamma(mass.sum(axis=1, keepdims=True))
+    weights = found.take_logs()[1].reshape(mass.shape)
+    np.testing.assert_allclose(weights, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_update_annotators__refuses_what_does_not_fit():
