@@ -67,6 +67,10 @@ CALLS = {
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
+    "annotators": (
+        "from pmflib.solvers.annotators import Rule, update_annotators",
+        "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
+    ),
     "EM pass": (
         "from pmflib.datasets import planted_factors; from pmflib.em.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",

@@ -136,8 +136,9 @@ def _evaluate(
     offsets = np.arange(0, len(weights) + 1, log_prior.size)
     if not gains.any():
         return em_statistics(block.answers, offsets, log_prior, weights)
-    by_stratum, peaks = block.weigh_strata(gains)
-    found = em_statistics(block.answers, offsets, log_prior + by_stratum, weights, block.strata)
+    log_priors, peaks = block.weigh_strata(gains)
+    log_priors += log_prior
+    found = em_statistics(block.answers, offsets, log_priors, weights, block.strata)
     return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import SparseBlock
+from pmflib.em.row_tables import find_maxima
 
 MOST_VOTES = 127
 """Votes of one item for one class are told apart up to this number."""
@@ -52,7 +53,7 @@ class VotedBlock:
             As from `weigh_votes`.
         """
         weights = gains[self.tallies]
-        peaks: FloatArray = weights.max(axis=1, initial=0.0)
+        peaks = find_maxima(weights)
         return weights - peaks[:, None], peaks
 
     @cached_property

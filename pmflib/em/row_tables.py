@@ -92,7 +92,7 @@ class RowTables:
         numbering = number_entries(sizes, self.layout)
         n_entries = len(numbering.levels)
         self.log_scale = float(log_priors.max())
-        log_maxima = _find_maxima(log_factors)
+        log_maxima = find_maxima(log_factors)
         scaled_priors, scaled = log_priors - self.log_scale, log_factors - log_maxima[:, None]
         priors, table, *self.work = self._allocate(n_strata, n_entries, width, n_panels)
         filled = priors.reshape(n_strata, self.padded)[:, :rank]
@@ -119,7 +119,7 @@ class RowTables:
         return allocate(*tables, *sums)
 
 
-def _find_maxima(values: FloatArray) -> FloatArray:
+def find_maxima(values: FloatArray) -> FloatArray:
     """Largest value of each row; NumPy reduces short rows several times slower than columns."""
     return reduce(np.maximum, values.T) if values.shape[1] <= SHORT_ROW else values.max(axis=1)
 

@@ -96,9 +96,10 @@ class Annotators:
     @property
     def confusion(self) -> FloatArray:
         """PMF of each annotator's answers by true class, the mean; uniform where nothing is known."""
-        totals = self.mass.sum(axis=1, keepdims=True)
+        mass = _turn(self.mass)
+        totals = mass.sum(axis=0)
         even = 1.0 / self.states.size
-        return np.where(totals > 0, self.mass / np.where(totals > 0, totals, 1.0), even)
+        return _turn_back(np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even))
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
         """Weights of the class prior, (n_classes,), and of answers, (n_annotators * n_classes, n_classes); nats."""
@@ -235,13 +236,12 @@ def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArra
 
 def _learn_strength(answers: FloatArray, means: FloatArray, strength: float) -> float:
     """Raise the probability of the answers, given the prior's means, and of the strength itself, by a few steps."""
-    from pmflib.kernels.digamma import sum_rises
+    from pmflib.kernels.digamma import digamma, sum_rises
 
     totals = answers.sum(axis=0)
-    ones = np.ones_like(totals)
     for _ in range(STEPS):
         gained = sum_rises(answers, means, strength)
-        spent = sum_rises(totals, ones, strength)
+        spent = float((digamma(totals + strength) - digamma(np.full(1, strength))).sum())
         # the strength's own prior: shape 2, mode FIRST_STRENGTH
         renewed = (strength * gained + 1.0) / (spent + 1.0 / FIRST_STRENGTH)
         strength = float(np.clip(renewed, *STRENGTHS))
