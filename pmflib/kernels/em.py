@@ -18,6 +18,7 @@ from pmflib.kernels.em_segments import (
     MARGIN,
     OUTER,
     THRESHOLD,
+    UNCOUNTED,
     Shape,
     make_mend_row,
 )
@@ -125,12 +126,12 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
 
 
 def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any:
-    width, n_vectors, n_panels, _ = shape
+    width, n_vectors, n_panels, plain = shape
     panel = width * n_vectors
     padded = panel * n_panels
     divide, spread = lanes.divide, lanes.spread
 
-    @compile_kernel(*shape, **OUTER)
+    @compile_kernel(*shape, **(OUTER if plain else UNCOUNTED))
     def add_statistics(  # type: ignore[no-untyped-def]
         entries, starts, stops, strata, weights, weighted, table, priors, levels, log_priors,
         log_factors, products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
@@ -165,7 +166,7 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
 def _make_score(multiply_batch: Any, shape: Shape) -> Any:
     padded = shape[0] * shape[1] * shape[2]
 
-    @compile_kernel(*shape, **OUTER)
+    @compile_kernel(*shape, **(OUTER if shape[3] else UNCOUNTED))
     def score(  # type: ignore[no-untyped-def]
         entries, starts, stops, strata, table, priors, levels, log_priors, log_factors,
         products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,

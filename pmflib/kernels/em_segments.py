@@ -13,6 +13,9 @@ Shape: TypeAlias = tuple[int, int, int, int]
 OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
 """Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+UNCOUNTED = OUTER | {"_nrt": False}
+"""Options of functions that allocate nothing, nor do those they call: numba counts no references to their arguments. It
+would for every batch, in locked instructions, which wait until all that was written has left the processor's core."""
 
 THRESHOLD = 2.0**-300
 """About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
