@@ -10,6 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
+from pmflib.crowd.following import follow_pairs, judge_by
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
     CrowdFit,
@@ -41,12 +42,6 @@ RULES: dict[str, Rule] = {
 
 PUBLISHED_PASSES = 10
 """Passes of the published MV-EM."""
-
-PLAIN = ("multispa", "cnmf")
-"""Methods of co-occurrences whose passes begin as published, with them alone."""
-
-SCREENING = 10
-"""Passes from each of two starts, before the likelier goes on."""
 
 BLOCK_ROWS = 1 << 16
 """Items worked on at a time."""
@@ -131,10 +126,9 @@ def aggregate(
         if not em:
             posterior = _score(answers, _cut(answers), start)
             return Aggregation(answers, posterior, start.prior, start.confusion, method)
-        begun = start if method in PLAIN else _begin_likelier(answers, start, max_passes, tol)
-        fit, posterior = fit_annotators(
-            answers, start.rule, start=begun, max_passes=max_passes, tol=tol
-        )
+        blocks = _cut(answers)
+        fit = follow_pairs(_evaluate_on(blocks), start, method, max_passes=max_passes, tol=tol)
+        posterior = _score(answers, blocks, fit.annotators)
     else:
         max_passes, tol = limit_passes(method, max_passes, tol)
         fit, posterior = fit_annotators(answers, RULES[method], max_passes=max_passes, tol=tol)
@@ -194,26 +188,15 @@ def _start_from_moments(
     answers: Answers, method: MomentMethod, order: Order, rng: np.random.Generator
 ) -> Annotators:
     """Annotators from co-occurrences; end points are judged by how likely they make the answers."""
-    evaluate = _evaluate_on(_cut(answers))
     return fit_moments(
         answers.block,
         answers.n_workers,
         answers.n_classes,
         method,
-        judge=lambda found: evaluate(*weigh_levels(found)).log_likelihood,
+        judge=judge_by(_evaluate_on(_cut(answers))),
         rng=rng,
         order=order,
     )
-
-
-def _begin_likelier(answers: Answers, start: Annotators, max_passes: int, tol: float) -> CrowdFit:
-    """First passes from given annotators and from the votes: those that make the answers likelier."""
-    passes = min(SCREENING, max_passes)
-    fits = [
-        fit_annotators(answers, start.rule, start=each, max_passes=passes, tol=tol)[0]
-        for each in (start, None)
-    ]
-    return max(fits, key=lambda fit: fit.log_likelihoods[-1])
 
 
 def _evaluate_on(blocks: Sequence[VotedBlock]) -> Evaluate:
