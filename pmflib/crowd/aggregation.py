@@ -10,7 +10,6 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
-from pmflib.crowd.following import follow_pairs, judge_by
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
     CrowdFit,
@@ -23,6 +22,7 @@ from pmflib.crowd.passes import (
     weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
+from pmflib.crowd.starts import begin_passes, judge_by, make_run
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
@@ -126,9 +126,14 @@ def aggregate(
         if not em:
             posterior = _score(answers, _cut(answers), start)
             return Aggregation(answers, posterior, start.prior, start.confusion, method)
-        blocks = _cut(answers)
-        fit = follow_pairs(_evaluate_on(blocks), start, method, max_passes=max_passes, tol=tol)
-        posterior = _score(answers, blocks, fit.annotators)
+        run = make_run(_evaluate_on(_cut(answers)), start, tol)
+        fit, posterior = fit_annotators(
+            answers,
+            start.rule,
+            start=begin_passes(run, start, method, max_passes=max_passes),
+            max_passes=max_passes,
+            tol=tol,
+        )
     else:
         max_passes, tol = limit_passes(method, max_passes, tol)
         fit, posterior = fit_annotators(answers, RULES[method], max_passes=max_passes, tol=tol)
