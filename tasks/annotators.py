@@ -20,7 +20,7 @@ from pmflib.crowd.plans import (
     plan_moments,
     plan_worker_counts,
 )
-from pmflib.crowd.starts import judge_by
+from pmflib.crowd.runs import judge_by
 from pmflib.errors import SchemaError
 from pmflib.parallel import count_threads
 from pmflib.plan import MemoryPlan, group_blocks

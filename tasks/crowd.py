@@ -19,7 +19,8 @@ from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.mapped import evaluate_stored
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.plans import plan_label_passes
-from pmflib.crowd.starts import begin_passes, make_run
+from pmflib.crowd.runs import make_run
+from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.stored import label_partition, make_worker_table
 from pmflib.ingest import Source, digest_source, find_sources
 from pmflib.parallel import Client, check_workers_see, count_threads, map_items

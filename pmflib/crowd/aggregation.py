@@ -22,7 +22,8 @@ from pmflib.crowd.passes import (
     weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
-from pmflib.crowd.starts import begin_passes, judge_by, make_run
+from pmflib.crowd.runs import judge_by, make_run
+from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
