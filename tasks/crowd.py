@@ -19,7 +19,6 @@ from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.mapped import evaluate_stored
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.plans import plan_label_passes
-from pmflib.crowd.runs import make_run
 from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.stored import label_partition, make_worker_table
 from pmflib.ingest import Source, digest_source, find_sources
@@ -236,14 +235,15 @@ def _pass_over(
     rule = RULES[method] if start is None else start.rule
     begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
     if begun is None and start is not None:
-        run = make_run(
+        begun = begin_passes(
             evaluate,
             start,
-            tol,
+            method,
+            max_passes=max_passes,
+            tol=tol,
             keep=lambda number, fit: _keep_and_tell(work / STARTS.format(number), 0, fit),
             recall=lambda number: load_fit(work / STARTS.format(number), rule),
         )
-        begun = begin_passes(run, start, method, max_passes=max_passes)
     fit = run_passes(
         evaluate,
         sizes[0],

@@ -22,7 +22,7 @@ from pmflib.crowd.passes import (
     weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
-from pmflib.crowd.runs import judge_by, make_run
+from pmflib.crowd.runs import judge_by
 from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
@@ -127,13 +127,11 @@ def aggregate(
         if not em:
             posterior = _score(answers, _cut(answers), start)
             return Aggregation(answers, posterior, start.prior, start.confusion, method)
-        run = make_run(_evaluate_on(_cut(answers)), start, tol)
+        begun = begin_passes(
+            _evaluate_on(_cut(answers)), start, method, max_passes=max_passes, tol=tol
+        )
         fit, posterior = fit_annotators(
-            answers,
-            start.rule,
-            start=begin_passes(run, start, method, max_passes=max_passes),
-            max_passes=max_passes,
-            tol=tol,
+            answers, start.rule, start=begun, max_passes=max_passes, tol=tol
         )
     else:
         max_passes, tol = limit_passes(method, max_passes, tol)

@@ -14,13 +14,23 @@ Run: TypeAlias = Callable[[Annotators | CrowdFit | None, int], CrowdFit]
 """Passes from annotators, from passes that were made, or (None) from the votes, until there are so many."""
 
 
+Keep: TypeAlias = Callable[[int, CrowdFit], None]
+"""Called after each pass with the number of the run that it belongs to, in the order in which they are asked for."""
+Recall: TypeAlias = Callable[[int], CrowdFit | None]
+"""Gives back what was kept last of a run, which goes on from there, to the same bits; None if that is nothing."""
+
+
+def forget(number: int, fit: CrowdFit | None = None) -> None:
+    """Keep and recall nothing."""
+
+
 def make_run(
     evaluate: Evaluate,
     known: Annotators,
     tol: float,
     *,
-    keep: Callable[[int, CrowdFit], None] = lambda number, fit: None,
-    recall: Callable[[int], CrowdFit | None] = lambda number: None,
+    keep: Keep = forget,
+    recall: Recall = forget,
 ) -> Run:
     """Make passes with the sizes and the rule of known annotators.
 
@@ -30,10 +40,8 @@ def make_run(
         As for `run_passes`.
     known
         The annotators.
-    keep
-        Called after each pass with the number of the run that it belongs to, in the order in which they are asked for.
-    recall
-        Gives back what was kept last: a run goes on from there, to the same bits.
+    keep, recall
+        For runs that may be killed.
     """
     n_annotators, n_classes, _ = known.mass.shape
     numbers = count(1)

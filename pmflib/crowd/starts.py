@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pmflib.crowd.passes import CrowdFit
-from pmflib.crowd.runs import Run
+from pmflib.crowd.passes import CrowdFit, Evaluate
+from pmflib.crowd.runs import Keep, Recall, forget, make_run
 from pmflib.solvers.annotators import Annotators
 
 PLAIN = ("multispa", "cnmf")
@@ -14,20 +14,29 @@ SCREENING = 10
 
 
 def begin_passes(
-    run: Run, start: Annotators, method: str, *, max_passes: int
+    evaluate: Evaluate,
+    start: Annotators,
+    method: str,
+    *,
+    max_passes: int = 100,
+    tol: float = 1e-5,
+    keep: Keep = forget,
+    recall: Recall = forget,
 ) -> Annotators | CrowdFit:
     """First passes from given annotators and from the votes: those that make the answers likelier.
 
     Parameters
     ----------
-    run
-        Makes passes; always the same for the same start.
+    evaluate
+        Statistics of the items.
     start
         Annotators from co-occurrences.
     method
         How they were found: after those in ``PLAIN`` no other start is looked at.
-    max_passes
-        Limit of the passes that these begin.
+    max_passes, tol
+        Of the passes that these begin; as for `run_passes`.
+    keep, recall
+        As for `make_run`.
 
     Returns
     -------
@@ -35,5 +44,6 @@ def begin_passes(
     """
     if method in PLAIN:
         return start
+    run = make_run(evaluate, start, tol, keep=keep, recall=recall)
     passes = min(SCREENING, max_passes)
     return max((run(start, passes), run(None, passes)), key=lambda fit: fit.log_likelihoods[-1])
