@@ -8,7 +8,7 @@ prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product 
 table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other people's
 methods on the same answers, from `crowd_baselines` and, where it is installed, crowd-kit; "ours" this package. "each"
 matches columns with classes for every annotator by itself, as the released code does on real data. "-EM" of ours goes
-on from co-occurrences or from the votes, as ten passes of each make the answers likelier.
+on from co-occurrences, from the votes, or with classes cut anew, as ten passes of each make the answers likelier.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads

@@ -195,7 +195,7 @@ def _write_annotators(
         del counts
         rng = np.random.default_rng(config.seed)
         found = fit_pairs(normalised, n_answers, method, judge=judge, rng=rng)
-    save_annotators(folder / ANNOTATORS, found)
+    save_annotators(folder / ANNOTATORS, found, rng)
     return {"method": method, "pairs": n_pairs, "prior": found.prior.tolist()}
 
 

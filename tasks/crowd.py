@@ -140,7 +140,8 @@ def aggregate(
         options |= {"rule": asdict(RULES[method]), "limits": limits}
     else:
         inputs["annotators"] = annotators
-        options |= {"em": config.crowd.em} | ({"limits": limits} if config.crowd.em else {})
+        options["em"] = config.crowd.em
+        options |= {"limits": limits} if config.crowd.em else {}
     with timed() as seconds:
         entry = store.build(
             "crowd",
@@ -196,21 +197,22 @@ def _write(
     """Make the passes, from where a killed run stood, label every partition, and write what is known of the workers."""
     sizes, classes = (schema.n_variables, schema[0].cardinality), schema[0].levels
     groups = group_answers(config, store, dataset)
-    start = None if annotators is None else load_annotators(store.locate(annotators) / ANNOTATORS)
+    found = None if annotators is None else load_annotators(store.locate(annotators) / ANNOTATORS)
     with open_workers(config, address) as (client, limit):
         plan = plan_label_passes(groups, *sizes, count_threads(client))
         plan.check(limit)
-        if start is None or config.crowd.em:
+        if found is None or config.crowd.em:
             evaluate = evaluate_stored(client, groups, *sizes, (limit - plan.needed) // 2)
-            fit = _pass_over(evaluate, config, sizes, start, work)
+            fit = _pass_over(evaluate, config, sizes, found, work)
         else:
+            start = found[0]
             fit = CrowdFit(start, start.mass.reshape(-1, sizes[1]), (), (), True)
         n_answers = _label(client, store, dataset, classes, fit, folder)
     table = make_worker_table(schema.names, fit.annotators, n_answers, classes)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return {
         "method": config.crowd.method,
-        **({} if start is None else {"em": config.crowd.em}),
+        **({} if found is None else {"em": config.crowd.em}),
         "tasks": sum(block.n_rows for group in groups for block in group),
         "answers": int(n_answers.sum()),
         "workers": sizes[0],
@@ -226,19 +228,18 @@ def _pass_over(
     evaluate: Evaluate,
     config: PipelineConfig,
     sizes: tuple[int, int],
-    start: Annotators | None,
+    found: tuple[Annotators, np.random.Generator] | None,
     work: Path,
 ) -> CrowdFit:
     """Estimate annotators by passes: from the votes, or after what pairs of workers gave."""
     method = config.crowd.method
     max_passes, tol = limit_passes(method, config.em.max_passes, config.em.tol)
-    rule = RULES[method] if start is None else start.rule
+    rule = RULES[method] if found is None else found[0].rule
     begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
-    if begun is None and start is not None:
+    if begun is None and found is not None:
         begun = begin_passes(
             evaluate,
-            start,
-            method,
+            *found,
             max_passes=max_passes,
             tol=tol,
             keep=lambda number, fit: _keep_and_tell(work / STARTS.format(number), 0, fit),

@@ -75,10 +75,8 @@ def aggregate(
         "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
         `fit_moments`.
     em
-        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. The
-        first are made from the shares of the votes as well, and the likelier of the two goes on, for with a rare class
-        and few answers the co-occurrences may lead to a local maximum; but not for "multispa" and "cnmf", which are
-        there for comparison.
+        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
+        begin there unless others make the answers clearly likelier: see `begin_passes`.
     order, rng
         For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
     classes, on_repeated, on_unknown
@@ -121,14 +119,17 @@ def aggregate(
     if method == "majority":
         return _take_majority(answers)
     if method in moment_methods:
-        start = _start_from_moments(
-            answers, cast(MomentMethod, method), order, np.random.default_rng(rng)
-        )
+        source = np.random.default_rng(rng)
+        start = _start_from_moments(answers, cast(MomentMethod, method), order, source)
         if not em:
             posterior = _score(answers, _cut(answers), start)
             return Aggregation(answers, posterior, start.prior, start.confusion, method)
         begun = begin_passes(
-            _evaluate_on(_cut(answers)), start, method, max_passes=max_passes, tol=tol
+            _evaluate_on(_cut(answers)),
+            start,
+            source,
+            max_passes=max_passes,
+            tol=tol,
         )
         fit, posterior = fit_annotators(
             answers, start.rule, start=begun, max_passes=max_passes, tol=tol

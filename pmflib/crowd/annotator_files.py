@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
+
+import numpy as np
 
 from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.store.arrays import check_kind, read_arrays, write_arrays
@@ -11,8 +14,8 @@ from pmflib.store.arrays import check_kind, read_arrays, write_arrays
 KIND = "annotators"
 
 
-def save_annotators(path: Path, annotators: Annotators) -> None:
-    """Write annotators as a Zarr group; the folder must not exist."""
+def save_annotators(path: Path, annotators: Annotators, rng: np.random.Generator) -> None:
+    """Write annotators as a Zarr group, and the generator that they were drawn with; the folder must not exist."""
     arrays = {
         "states": (annotators.states, ("label",)),
         "mass": (annotators.mass, ("worker", "answer", "label")),
@@ -21,12 +24,14 @@ def save_annotators(path: Path, annotators: Annotators) -> None:
         "kind": KIND,
         "strength": annotators.strength,
         "rule": asdict(annotators.rule),
+        # as text: its integers are larger than most readers of JSON can take
+        "generator": json.dumps(rng.bit_generator.state),
     }
     write_arrays(path, arrays, attributes)
 
 
-def load_annotators(path: Path) -> Annotators:
-    """Read what `save_annotators` wrote, to the same bits.
+def load_annotators(path: Path) -> tuple[Annotators, np.random.Generator]:
+    """Read what `save_annotators` wrote, to the same bits: the generator goes on where it stood.
 
     Raises
     ------
@@ -36,4 +41,7 @@ def load_annotators(path: Path) -> Annotators:
     check_kind(path, KIND)
     arrays, attributes = read_arrays(path)
     rule = Rule(**attributes["rule"])
-    return Annotators(arrays["states"], arrays["mass"], float(attributes["strength"]), rule)
+    found = Annotators(arrays["states"], arrays["mass"], float(attributes["strength"]), rule)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = json.loads(attributes["generator"])
+    return found, rng
