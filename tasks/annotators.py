@@ -164,7 +164,12 @@ def _write_pairs(
         counts = count_stored(client, groups, *sizes, tell)
     report("pairs", n_tasks, n_tasks, f"{counts.n_pairs:,} pairs of {sizes[0]:,} workers")
     counts.save(folder / PAIRS)
-    return {"workers": sizes[0], "pairs": counts.n_pairs, "answers": int(counts.n_answers.sum())}
+    return {
+        "workers": sizes[0],
+        "answers": int(counts.n_answers.sum()),
+        "pairs": counts.n_pairs,
+        "meetings": int(counts.counts.sum()),
+    }
 
 
 def _write_annotators(
