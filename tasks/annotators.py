@@ -12,7 +12,13 @@ from pmflib.config import PipelineConfig
 from pmflib.counting.worker_pairs import WorkerPairCounts
 from pmflib.crowd.annotator_files import save_annotators
 from pmflib.crowd.checkpoint import remember_heights
-from pmflib.crowd.mapped import Groups, count_stored, count_stored_meetings, evaluate_stored
+from pmflib.crowd.mapped import (
+    Groups,
+    count_stored,
+    count_stored_meetings,
+    evaluate_stored,
+    join_groups,
+)
 from pmflib.crowd.moments import MomentMethod, fit_pairs
 from pmflib.crowd.plans import (
     TABLE_COPIES,
@@ -155,6 +161,7 @@ def _write_pairs(
 
     with open_workers(config, address) as (client, limit):
         n_threads = count_threads(client)
+        groups = join_groups(groups, n_threads)
         plan = plan_worker_counts(groups, *sizes, n_threads)
         if plan.needed > limit:
             # most pairs of a large crowd never meet: look before it is given up
