@@ -12,7 +12,13 @@ from pmflib.config import PipelineConfig
 from pmflib.counting.worker_pairs import WorkerPairCounts
 from pmflib.crowd.annotator_files import save_annotators
 from pmflib.crowd.checkpoint import remember_heights
-from pmflib.crowd.mapped import Groups, count_stored, count_stored_meetings, evaluate_stored
+from pmflib.crowd.mapped import (
+    Groups,
+    count_stored,
+    count_stored_meetings,
+    evaluate_stored,
+    join_groups,
+)
 from pmflib.crowd.moments import MomentMethod, fit_pairs
 from pmflib.crowd.plans import (
     TABLE_COPIES,
@@ -155,6 +161,7 @@ def _write_pairs(
 
     with open_workers(config, address) as (client, limit):
         n_threads = count_threads(client)
+        groups = join_groups(groups, n_threads)
         plan = plan_worker_counts(groups, *sizes, n_threads)
         if plan.needed > limit:
             # most pairs of a large crowd never meet: look before it is given up
@@ -164,7 +171,12 @@ def _write_pairs(
         counts = count_stored(client, groups, *sizes, tell)
     report("pairs", n_tasks, n_tasks, f"{counts.n_pairs:,} pairs of {sizes[0]:,} workers")
     counts.save(folder / PAIRS)
-    return {"workers": sizes[0], "pairs": counts.n_pairs, "answers": int(counts.n_answers.sum())}
+    return {
+        "workers": sizes[0],
+        "answers": int(counts.n_answers.sum()),
+        "pairs": counts.n_pairs,
+        "meetings": int(counts.counts.sum()),
+    }
 
 
 def _write_annotators(

@@ -11,6 +11,7 @@ from pmflib.crowd.passes import Evaluate
 from pmflib.crowd.stored import count_group_meetings, count_groups, evaluate_group, load_voted
 from pmflib.em.statistics import EMStatistics
 from pmflib.parallel import Client, count_threads, hear_counts, keep_loaded, map_items, run_blocks
+from pmflib.plan import COUNTING
 from pmflib.store.samples import BlockReference
 
 Groups = Sequence[Sequence[BlockReference]]
@@ -50,6 +51,15 @@ def evaluate_stored(
     return evaluate
 
 
+def join_groups(groups: Groups, n_threads: int) -> Groups:
+    """Put groups together to be counted: a merge takes as long as many answers do, but all threads must work."""
+    n_joined = max(1, min(COUNTING, len(groups) // n_threads))
+    return [
+        [block for group in groups[start : start + n_joined] for block in group]
+        for start in range(0, len(groups), n_joined)
+    ]
+
+
 def count_stored(
     client: Client,
     groups: Groups,
@@ -61,8 +71,10 @@ def count_stored(
 
     Parameters
     ----------
-    client, groups, n_workers, n_classes
+    client, n_workers, n_classes
         As for `evaluate_stored`.
+    groups
+        Where the answers are, as from `join_groups`.
     on_tasks
         Called with numbers of tasks that were counted: progress.
     """

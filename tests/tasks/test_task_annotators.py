@@ -244,7 +244,14 @@ def test_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
     with pytest.raises(MemoryPlanError, match=said):
         pairs.fn(small, dataset, workers)
-    counted = pairs.fn(config, dataset, workers)
+    # as if all workers met it would not, but few do
+    tight = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 26)})
+    met = []
+    module = pairs.fn.__globals__
+    look = module["count_stored_meetings"]
+    monkeypatch.setitem(module, "count_stored_meetings", lambda *a: met.append(look(*a)) or met[-1])
+    counted = pairs.fn(tight, dataset, workers)
+    assert met == [summary_of(config, counted)["meetings"]]
     with pytest.raises(MemoryPlanError, match=r"annotators from pairs .* or to 'robust'"):
         annotators.fn(small, dataset, counted, workers)
     # before anything is counted
