@@ -153,11 +153,14 @@ def _write_pairs(
     sizes = schema.n_variables, schema[0].cardinality
     groups = group_answers(config, store, dataset)
     n_tasks = sum(block.n_rows for group in groups for block in group)
-    done: list[int] = []
+    done = 0
 
     def tell(n: int) -> None:
-        done.append(n)
-        report("pairs", sum(done), n_tasks)
+        nonlocal done
+        done += n
+        # the last word is said when the counts are merged
+        if done < n_tasks:
+            report("pairs", done, n_tasks)
 
     with open_workers(config, address) as (client, limit):
         n_threads = count_threads(client)

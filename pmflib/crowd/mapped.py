@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from pmflib.arrays import FloatArray
 from pmflib.counting.worker_pairs import WorkerPairCounts
@@ -14,7 +15,7 @@ from pmflib.parallel import Client, count_threads, hear_counts, keep_loaded, map
 from pmflib.plan import COUNTING
 from pmflib.store.samples import BlockReference
 
-Groups = Sequence[Sequence[BlockReference]]
+Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
 
 

@@ -12,8 +12,6 @@ from pmflib.solvers.annotators import Annotators
 
 Run: TypeAlias = Callable[[Annotators | CrowdFit | None, int], CrowdFit]
 """Passes from annotators, from passes that were made, or (None) from the votes, until there are so many."""
-
-
 Keep: TypeAlias = Callable[[int, CrowdFit], None]
 """Called after each pass with the number of the run that it belongs to, in the order in which they are asked for."""
 Recall: TypeAlias = Callable[[int], CrowdFit | None]
