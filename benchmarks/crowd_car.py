@@ -19,11 +19,12 @@ from crowd_baselines import BASELINES, BINARY, run_baseline
 from crowd_baselines_common import find_posterior, make_log
 from crowd_published import average, find_error, read_published, show
 
+from pmflib.counting.worker_pairs import count_worker_pairs
 from pmflib.crowd import Answers, aggregate, read_answers
 from pmflib.crowd.aggregation import fit_annotators
 from pmflib.crowd.moments import MomentMethod, fit_pairs
 from pmflib.solvers.annotators import Annotators
-from pmflib.solvers.worker_pairs import WorkerPairs, count_worker_pairs
+from pmflib.solvers.worker_pairs import WorkerPairs
 
 MISSING = {"70%": 0.7, "50%": 0.5, "30%": 0.3}
 N_TRAINED, N_ITEMS = 150, 1352
@@ -162,7 +163,7 @@ def show_car(path: Path, reference: Path, trials: int) -> None:
             name: (score_ties if how == "majority" else score)(aggregate(answers, how).posterior)
             for name, how in ON_ANSWERS.items()
         }
-        pairs = count_worker_pairs(answers.block, answers.n_workers, answers.n_classes)
+        pairs = count_worker_pairs(answers.block, answers.n_workers, answers.n_classes).normalise()
         for share, part in MISSING.items():
             posteriors = run_on_pairs(answers, hide_pairs(pairs, part, rng))
             on_pairs = {name: score(posterior) for name, posterior in posteriors.items()}

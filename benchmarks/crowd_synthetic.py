@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,16 @@ def take_medians(trials: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.median([trial[name] for trial in trials])) for name in trials[0]}
 
 
+def take_standard_errors(trials: list[dict[str, float]]) -> dict[str, float]:
+    """Standard error of the mean over trials of each method."""
+    return {
+        name: float(np.std([trial[name] for trial in trials], ddof=1) / np.sqrt(len(trials)))
+        for name in trials[0]
+    }
+
+
 def show_synthetic(reference: Path, trials: int) -> None:
-    """Table 7 under both generators; table 6, without noise."""
+    """Table 7 under both generators."""
     published = read_published(reference)
     for version in VERSIONS:
         for place, n in enumerate(SAMPLES):
@@ -73,12 +80,12 @@ def show_synthetic(reference: Path, trials: int) -> None:
                 "recomputed": average(theirs),
                 "(median)": take_medians(theirs),
                 "ours": average(mine),
+                "(s.e.)": take_standard_errors(mine),
                 "(median) ": take_medians(mine),
             }
             title = f"table 7, generator of the {version}, {n} tasks: MSE, {trials} trials"
             show(title, columns, digits="#.3g")
             judge(paper, average(mine))
-        show_noiseless(published, version, trials)
 
 
 def judge(paper: Numbers, mine: Numbers) -> None:
@@ -90,25 +97,35 @@ def judge(paper: Numbers, mine: Numbers) -> None:
         print(f"  {name}: {mine[name]:#.3g}, {ratios} of the second")
 
 
-def show_noiseless(published: Mapping[Any, Numbers], version: Version, trials: int) -> None:
-    """Table 6: exact pairs, some of them hidden, by share."""
-    for share in MASKED:
-        mine = [
-            {
-                name: measure_noiseless(how, share, version, np.random.default_rng([trial, 6]))
-                for name, how in (("RobSymNMF", "robust"), ("DesSymNMF", "designated"))
-            }
-            for trial in range(trials)
-        ]
-        paper = published["ds-6", f"synthetic noiseless M=25 K=3 miss={share:.0%}"]
-        columns = {"published": paper, "ours": average(mine), "(median)": take_medians(mine)}
-        title = f"table 6, generator of the {version}, {share:.0%} of the pairs hidden"
-        show(f"{title}: MSE, {trials} trials", columns, digits="#.3g")
-        best = min(paper.values())
-        ratios = [f"{name} {value / best:.2f}" for name, value in average(mine).items()]
-        print(f"over the best published: {', '.join(ratios)}")
-    free = [measure_freedom(version, np.random.default_rng([t, 6])) for t in range(trials)]
-    random, centre = np.mean(free, axis=0)
-    print(
-        f"a random exact factorisation of all pairs: {random:#.3g}; the mean of all: {centre:#.3g}"
-    )
+def show_noiseless(reference: Path, trials: int) -> None:
+    """Table 6 under both generators: exact pairs, some of them hidden, by share."""
+    published = read_published(reference)
+    for version in VERSIONS:
+        for share in MASKED:
+            paper = published["ds-6", f"synthetic noiseless M=25 K=3 miss={share:.0%}"]
+            show_hidden(paper, version, share, trials)
+        free = [measure_freedom(version, np.random.default_rng([t, 6])) for t in range(trials)]
+        found = [{"random": random, "mean": centre} for random, centre in free]
+        means, errors = average(found), take_standard_errors(found)
+        print(
+            f"a random exact factorisation of all pairs: {means['random']:#.3g} (s.e. {errors['random']:#.2g}); "
+            f"the mean of all: {means['mean']:#.3g} (s.e. {errors['mean']:#.2g})"
+        )
+
+
+def show_hidden(paper: Numbers, version: Version, share: float, trials: int) -> None:
+    """Table 6 for a share of hidden pairs."""
+    mine = [
+        {
+            name: measure_noiseless(how, share, version, np.random.default_rng([trial, 6]))
+            for name, how in (("RobSymNMF", "robust"), ("DesSymNMF", "designated"))
+        }
+        for trial in range(trials)
+    ]
+    means, errors = average(mine), take_standard_errors(mine)
+    columns = {"published": paper, "ours": means, "(s.e.)": errors, "(median)": take_medians(mine)}
+    title = f"table 6, generator of the {version}, {share:.0%} of the pairs hidden"
+    show(f"{title}: MSE, {trials} trials", columns, digits="#.3g")
+    best = min(paper.values())
+    ratios = [f"{name} {means[name] / best:.2f} +- {errors[name] / best:.2f}" for name in means]
+    print(f"over the best published: {', '.join(ratios)}")

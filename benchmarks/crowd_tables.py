@@ -2,13 +2,15 @@
 
     python benchmarks/crowd_tables.py real ../shared/data ../shared/reference/dawid-skene.csv
     python benchmarks/crowd_tables.py synthetic ../shared/reference/dawid-skene.csv [--trials 20]
+    python benchmarks/crowd_tables.py noiseless ../shared/reference/dawid-skene.csv [--trials 100]
     python benchmarks/crowd_tables.py car ../shared/data/car/UCI_CAR.data ../shared/reference/dawid-skene.csv
 
-prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product and all workers of dog; tables 6 and 7;
-table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other people's
-methods on the same answers, from `crowd_baselines` and, where it is installed, crowd-kit; "ours" this package. "each"
+prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product and all workers of dog; table 7;
+table 6; table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other
+people's methods on the same answers, from `crowd_baselines` and, where it is installed, crowd-kit; "ours" this package.
+"s.e." is the standard error of a mean over trials, which is large where few of them have most of the error. "each"
 matches columns with classes for every annotator by itself, as the released code does on real data. "-EM" of ours goes
-on from co-occurrences or from the votes, as ten passes of each make the answers likelier.
+on from co-occurrences, from the votes, or with classes cut anew, as ten passes of each make the answers likelier.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads
@@ -33,7 +35,7 @@ from crowd_baselines import BASELINES, run_baseline
 from crowd_car import show_car
 from crowd_peers import CROWD_KIT, run_crowd_kit
 from crowd_published import AGAIN, OURS, average, find_error, read_published, show
-from crowd_synthetic import show_synthetic
+from crowd_synthetic import show_noiseless, show_synthetic
 
 from pmflib.crowd import Answers, aggregate, read_answers
 
@@ -126,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tables", choices=("real", "synthetic", "car"))
+    parser.add_argument("tables", choices=("real", "synthetic", "noiseless", "car"))
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
@@ -135,6 +137,8 @@ def main() -> None:
         show_real(*options.paths)
     elif options.tables == "synthetic":
         show_synthetic(*options.paths, options.trials)
+    elif options.tables == "noiseless":
+        show_noiseless(*options.paths, options.trials)
     else:
         show_car(*options.paths, options.trials)
 

@@ -9,25 +9,20 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.parallel import start_workers
+from tasks.annotators import annotators, pairs
 from tasks.crowd import aggregate, census, publish_labels
 from tasks.ingest import ingest
 
 
 @flow(name="crowd", flow_run_name=name_run)
-def crowd_flow(
-    config: str, method: str = "auto", classes: tuple[str, ...] | None = None
-) -> dict[str, Any]:
+def crowd_flow(config: str) -> dict[str, Any]:
     """Find the true labels of a log of answers.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file whose source is long: sample the task, variable the worker, value the
-        label.
-    method
-        A method of `pmflib.crowd.aggregate` that passes over the tasks.
-    classes
-        Labels that there are; None takes all that were given.
+        label. Its section ``crowd`` names the method and the labels that there are.
 
     Returns
     -------
@@ -35,7 +30,10 @@ def crowd_flow(
     """
     checked = load_config(config)
     with start_workers(checked.cluster) as address:
-        censuses = census(checked, classes, address)
-        dataset = ingest(checked, address, censuses)
-        labels = aggregate(checked, dataset, method, address)
-    return publish_labels(checked, dataset, labels)
+        censuses = census(checked, address)
+        stages = {"dataset": ingest(checked, address, censuses)}
+        if checked.crowd.begins_with_pairs:
+            stages["pairs"] = pairs(checked, stages["dataset"], address)
+            stages["annotators"] = annotators(checked, **stages, address=address)
+        stages["labels"] = aggregate(checked, stages["dataset"], stages.get("annotators"), address)
+    return publish_labels(checked, stages)

@@ -158,6 +158,17 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
 
 def make_labels_table(facts: Mapping[str, Any]) -> Group:
     """Table of what was found in a label log."""
-    known = ("method", "tasks", "answers", "workers", "classes", "prior", "passes", "converged")
+    known = (
+        "method",
+        "em",
+        "tasks",
+        "answers",
+        "workers",
+        "classes",
+        "prior",
+        "passes",
+        "converged",
+    )
     lists = {key: ", ".join(map(format_value, facts[key])) for key in ("classes", "prior")}
-    return make_table("Labels", ("what", "value"), [(k, lists.get(k, facts[k])) for k in known])
+    rows = [(key, lists.get(key, facts[key])) for key in known if key in facts]
+    return make_table("Labels", ("what", "value"), rows)

@@ -147,6 +147,45 @@ class EvaluateConfig(_Section):
     """Share of the observed cells of the test samples that are hidden and predicted from the others."""
 
 
+class CrowdConfig(_Section):
+    """True labels of tasks that many workers have answered: `pmf crowd`."""
+
+    method: Literal[
+        "auto",
+        "balanced",
+        "one_coin",
+        "dawid_skene",
+        "mv_em",
+        "robust",
+        "equal_weights",
+        "designated",
+        "one_pair",
+        "symnmf",
+        "multispa",
+        "cnmf",
+    ] = "auto"
+    """As `pmflib.crowd.aggregate` knows it: the first five pass over the tasks, the others begin with co-occurrences of
+    the workers' answers."""
+    em: bool = True
+    """Whether a method of co-occurrences is followed by passes over the tasks."""
+    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Labels that there are; by default all that were given."""
+
+    @property
+    def begins_with_pairs(self) -> bool:
+        """Whether the method is one of co-occurrences."""
+        return self.method not in ("auto", "balanced", "one_coin", "dawid_skene", "mv_em")
+
+    @model_validator(mode="after")
+    def _check_em(self) -> CrowdConfig:
+        if not self.em and not self.begins_with_pairs:
+            raise ValueError(
+                f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
+                "co-occurrences, as 'robust'"
+            )
+        return self
+
+
 class ClusterConfig(_Section):
     """Where blocks are worked on. Nothing here changes the result."""
 
@@ -161,7 +200,7 @@ class ClusterConfig(_Section):
 
 
 class PipelineConfig(_Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, cluster, seed."""
+    """One pipeline: source, schema, store, model, EM, evaluation, label log, cluster, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Distinguishes the runs of several pipelines in one store: a file name."""
@@ -171,6 +210,7 @@ class PipelineConfig(_Section):
     model: ModelConfig
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    crowd: CrowdConfig = CrowdConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     base: str = ""
@@ -257,6 +297,17 @@ def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConf
     return _validate(PipelineConfig, data | {"base": str(Path(base).resolve())})
 
 
+def make_crowd(data: dict[str, Any]) -> CrowdConfig:
+    """Check the section of a configuration on label logs given as a dictionary.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown or out of range: one line each.
+    """
+    return _validate(CrowdConfig, data)
+
+
 def make_source(data: dict[str, Any]) -> SourceConfig:
     """Check the source section of a configuration given as a dictionary.
 
@@ -313,7 +364,12 @@ def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
 
 
 def draft_config(
-    source: SourceConfig, *, rank: int | Literal["auto"], notes: Sequence[str] = ()
+    source: SourceConfig,
+    *,
+    rank: int | Literal["auto"],
+    notes: Sequence[str] = (),
+    crowd: CrowdConfig | None = None,
+    seed: int = 0,
 ) -> str:
     """Draft a configuration file for a person to review.
 
@@ -325,23 +381,26 @@ def draft_config(
         Number of latent states, or "auto".
     notes
         What the reviewer should look at, as comments.
+    crowd
+        How labels are found, where that is what the pipeline is for.
+    seed
+        Of the pipeline.
 
     Returns
     -------
     TOML text that `load_config` reads.
     """
-    given = source.model_dump(mode="json", exclude_defaults=True)
-    # JSON strings and lists of strings are TOML as well
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
     # what notes quote from data may hold line ends, which would end the comment
     comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
     return "\n".join(
         [
             "# What is not set here has a default; `python -m pydoc pmflib.config` shows every option.",
             *comments,
+            *([f"seed = {seed}"] if seed else []),
             "",
             "[source]  # relative paths start from the folder of this file",
-            *lines,
+            *_draft_lines(source),
             "",
             "[schema]",
             'file = "schema.json"',
@@ -356,5 +415,18 @@ def draft_config(
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",
             "",
+            *more,
         ]
     )
+
+
+def _draft_lines(section: _Section, *always: str) -> list[str]:
+    """Options of a section that are not the default, and some that are given always."""
+    options = section.model_dump(mode="json")
+    given = section.model_dump(mode="json", exclude_defaults=True)
+    # JSON strings, booleans and lists of strings are TOML as well
+    return [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in options.items()
+        if name in given or name in always
+    ]

@@ -11,30 +11,25 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pmflib.arrays import FloatArray
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
+from pmflib.crowd.annotator_files import load_annotators
 from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
 from pmflib.crowd.checkpoint import load_fit, save_fit
+from pmflib.crowd.mapped import evaluate_stored
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
-from pmflib.crowd.stored import evaluate_group, label_partition, load_voted, make_worker_table
-from pmflib.em.statistics import EMStatistics
-from pmflib.errors import PmfError, SchemaError
+from pmflib.crowd.plans import plan_label_passes
+from pmflib.crowd.starts import begin_passes
+from pmflib.crowd.stored import label_partition, make_worker_table
 from pmflib.ingest import Source, digest_source, find_sources
-from pmflib.parallel import (
-    Client,
-    check_workers_see,
-    count_threads,
-    keep_loaded,
-    map_items,
-    run_blocks,
-)
-from pmflib.plan import group_blocks, plan_em
+from pmflib.parallel import Client, check_workers_see, count_threads, map_items
+from pmflib.schema import Schema
+from pmflib.solvers.annotators import Annotators
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.dataset import QUARANTINE, SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
 from pmflib.store.runs import name_labelling, write_run
-from pmflib.store.samples import BlockReference
-from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
+from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
+from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
 CENSUS_VERSION = 1
 VERSION = 4
@@ -42,20 +37,18 @@ LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"
 """Where the passes stand, in the folder of work under way."""
+STARTS = "start-{}.npz"
+"""Where the first passes from each of several starts stand."""
 
 
 @stage(name="census")
-def census(
-    config: PipelineConfig, classes: tuple[str, ...] | None = None, address: str = ""
-) -> dict[str, Reference]:
+def census(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
     """List the workers and labels of all sources, and write the schema that makes of them.
 
     Parameters
     ----------
     config
         The pipeline; its source is laid out long: a sample is a task, a variable a worker, a value a label.
-    classes
-        Labels that there are; None takes all that were given.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -84,7 +77,7 @@ def census(
             on_result=lambda done: report("census", done, len(found)),
         )
     taken = [Census.load(store.locate(entry.reference) / CENSUS) for entry in parts]
-    schema = make_label_schema(Census.merge(taken), config.source, classes)
+    schema = make_label_schema(Census.merge(taken), config.source, config.crowd.classes)
     schema.save(config.resolve(config.schema_.file))
     return {entry.inputs["source"].digest: entry.reference for entry in parts}
 
@@ -112,18 +105,21 @@ def _take_one(source: Source, config: PipelineConfig, root: str) -> Entry:
 
 @stage(name="aggregate")
 def aggregate(
-    config: PipelineConfig, dataset: Reference, method: str = "auto", address: str = ""
+    config: PipelineConfig,
+    dataset: Reference,
+    annotators: Reference | None = None,
+    address: str = "",
 ) -> Reference:
     """Find the true labels of all tasks, and how good the workers are.
 
     Parameters
     ----------
     config
-        The pipeline; its EM section limits the passes.
+        The pipeline; its method counts, and its EM section limits the passes.
     dataset
         What `ingest` returned.
-    method
-        A method of `pmflib.crowd.aggregate` that passes over the tasks.
+    annotators
+        What `tasks.annotators.annotators` returned, where the method begins with pairs of workers.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -133,28 +129,27 @@ def aggregate(
 
     Raises
     ------
-    PmfError
-        If the method is unknown.
     MemoryPlanError
         If the parameters and statistics would not fit.
     """
-    if method not in RULES:
-        raise PmfError(f"method is {method!r}; give one of {list(RULES)}")
-    store, schema = open_store(config), load_schema(config)
+    store, schema, method = open_store(config), load_label_schema(config), config.crowd.method
+    options: dict[str, Any] = {"schema": schema.digest, "method": method}
     limits = limit_passes(method, config.em.max_passes, config.em.tol)
+    inputs = {"dataset": dataset}
+    if annotators is None:
+        options |= {"rule": asdict(RULES[method]), "limits": limits}
+    else:
+        inputs["annotators"] = annotators
+        options["em"] = config.crowd.em
+        options |= {"limits": limits} if config.crowd.em else {}
     with timed() as seconds:
         entry = store.build(
             "crowd",
-            inputs={"dataset": dataset},
-            options={
-                "schema": schema.digest,
-                "method": method,
-                "rule": asdict(RULES[method]),
-                "limits": limits,
-            },
+            inputs=inputs,
+            options=options,
             version=VERSION,
             write=lambda folder, work: _write(
-                config, store, dataset, method, limits, address, folder, work
+                config, store, schema, dataset, annotators, address, folder, work
             ),
         )
         publish_facts(entry, seconds())
@@ -162,26 +157,25 @@ def aggregate(
 
 
 @stage(name="publish labels")
-def publish_labels(config: PipelineConfig, dataset: Reference, labels: Reference) -> dict[str, Any]:
+def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> dict[str, Any]:
     """Record where the labels of a pipeline are, and what was found.
 
     Parameters
     ----------
     config
         The pipeline.
-    dataset, labels
-        What `ingest` and `aggregate` returned.
+    stages
+        Artefact of each stage: "dataset", "labels", and "pairs" and "annotators" where the method begins with them.
 
     Returns
     -------
     Facts for people: where labels and workers are, what was found, rows read and set aside.
     """
-    store = open_store(config)
+    store, dataset, labels = open_store(config), stages["dataset"], stages["labels"]
     entry, rows = store.find(labels.identity), store.find(dataset.identity)
     facts: dict[str, Any] = {"config": config.digest, "digest": labels.digest}
     facts |= {} if entry is None else entry.summary
     facts["rows"] = {} if rows is None else rows.summary
-    stages = {"dataset": dataset, "labels": labels}
     write_run(store, name_labelling(config.name), stages, facts)
     # not recorded: a store may be moved
     facts["path"] = str(store.locate(labels))
@@ -193,40 +187,33 @@ def publish_labels(config: PipelineConfig, dataset: Reference, labels: Reference
 def _write(
     config: PipelineConfig,
     store: Store,
+    schema: Schema,
     dataset: Reference,
-    method: str,
-    limits: tuple[int, float],
+    annotators: Reference | None,
     address: str,
     folder: Path,
     work: Path,
 ) -> Mapping[str, Any]:
     """Make the passes, from where a killed run stood, label every partition, and write what is known of the workers."""
-    schema = load_schema(config)
-    classes = schema[0].levels
-    if any(variable.levels != classes for variable in schema):
-        raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
-    sizes = schema.n_variables, len(classes)
-    blocks = list_dataset_blocks(store, dataset, range(config.store.folds))
+    sizes, classes = (schema.n_variables, schema[0].cardinality), schema[0].levels
+    groups = group_answers(config, store, dataset)
+    found = None if annotators is None else load_annotators(store.locate(annotators) / ANNOTATORS)
     with open_workers(config, address) as (client, limit):
-        plan = plan_em(sizes[0] * sizes[1], sizes[1], count_threads(client))
+        plan = plan_label_passes(groups, *sizes, count_threads(client))
         plan.check(limit)
-        fit = run_passes(
-            _evaluate_on(client, blocks, sizes, (limit - plan.needed) // 2),
-            sizes[0],
-            RULES[method],
-            n_classes=sizes[1],
-            start=load_fit(work / STATE, RULES[method]),
-            max_passes=limits[0],
-            tol=limits[1],
-            on_pass=partial(_keep_and_tell, work / STATE, limits[0]),
-        )
-        report("aggregate", len(fit.moved), len(fit.moved))
+        if found is None or config.crowd.em:
+            evaluate = evaluate_stored(client, groups, *sizes, (limit - plan.needed) // 2)
+            fit = _pass_over(evaluate, config, sizes, found, work)
+        else:
+            start = found[0]
+            fit = CrowdFit(start, start.mass.reshape(-1, sizes[1]), (), (), True)
         n_answers = _label(client, store, dataset, classes, fit, folder)
     table = make_worker_table(schema.names, fit.annotators, n_answers, classes)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return {
-        "method": method,
-        "tasks": sum(block.n_rows for block in blocks),
+        "method": config.crowd.method,
+        **({} if found is None else {"em": config.crowd.em}),
+        "tasks": sum(block.n_rows for group in groups for block in group),
         "answers": int(n_answers.sum()),
         "workers": sizes[0],
         "classes": list(classes),
@@ -237,30 +224,46 @@ def _write(
     }
 
 
-def _evaluate_on(
-    client: Client, blocks: Sequence[BlockReference], sizes: tuple[int, int], spare: int
-) -> Evaluate:
-    """Statistics of all tasks as a map over groups of blocks, kept in the workers' memory where they fit."""
-    groups = group_blocks(blocks)
-    # the stratum of every task, and at worst a tally of its votes
-    beside = (4 + 8 * sizes[1]) * sum(block.n_rows for block in blocks)
-    fits = beside + sum(block.nbytes for block in blocks) <= spare
-    load = partial(load_voted, n_workers=sizes[0], n_classes=sizes[1])
-    items = keep_loaded(client, load, groups) if fits else groups
-
-    def evaluate(log_prior: FloatArray, weights: FloatArray, gains: FloatArray) -> EMStatistics:
-        if not items:
-            return EMStatistics.zero(len(weights), log_prior.size)
-        return run_blocks(
-            client, evaluate_group, items, EMStatistics.merge, log_prior, weights, gains
+def _pass_over(
+    evaluate: Evaluate,
+    config: PipelineConfig,
+    sizes: tuple[int, int],
+    found: tuple[Annotators, np.random.Generator] | None,
+    work: Path,
+) -> CrowdFit:
+    """Estimate annotators by passes: from the votes, or after what pairs of workers gave."""
+    method = config.crowd.method
+    max_passes, tol = limit_passes(method, config.em.max_passes, config.em.tol)
+    rule = RULES[method] if found is None else found[0].rule
+    begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
+    if begun is None and found is not None:
+        begun = begin_passes(
+            evaluate,
+            *found,
+            max_passes=max_passes,
+            tol=tol,
+            keep=lambda number, fit: _keep_and_tell(work / STARTS.format(number), 0, fit),
+            recall=lambda number: load_fit(work / STARTS.format(number), rule),
         )
-
-    return evaluate
+    fit = run_passes(
+        evaluate,
+        sizes[0],
+        rule,
+        n_classes=sizes[1],
+        start=begun,
+        max_passes=max_passes,
+        tol=tol,
+        on_pass=partial(_keep_and_tell, work / STATE, max_passes),
+    )
+    report("aggregate", len(fit.moved), len(fit.moved))
+    return fit
 
 
 def _keep_and_tell(path: Path, max_passes: int, fit: CrowdFit) -> None:
     save_fit(path, fit)
-    report("aggregate", len(fit.moved), max_passes, f"{fit.moved[-1]:.2g} of the answers moved")
+    # first passes from several starts: it is not known how many they are
+    done, total = (len(fit.moved), max_passes) if max_passes else (0, 1)
+    report("aggregate", done, total, f"{fit.moved[-1]:.2g} of the answers moved")
 
 
 def _label(

@@ -1,8 +1,11 @@
 import re
+from typing import get_args
 
 import pytest
 
-from pmflib.config import load_config, make_config
+from pmflib.config import CrowdConfig, load_config, make_config
+from pmflib.crowd.aggregation import RULES
+from pmflib.crowd.moments import MomentMethod
 from pmflib.errors import ConfigError
 
 WIDE = {"path": "x.csv", "layout": "wide"}
@@ -31,6 +34,18 @@ def test_make_config__members_of_an_average_start_from_what_differs():
         make(em={"members": 3}, model={"rank": 2, "method": "spa"})
     with pytest.raises(ConfigError, match=r"em.distil = 5 needs an average: em.members above 1"):
         make(em={"distil": 5})
+
+
+def test_make_config__methods_of_label_logs_are_those_in_memory():
+    names = get_args(CrowdConfig.model_fields["method"].annotation)
+    assert set(names) == {*RULES, *get_args(MomentMethod)}
+    begin = {name for name in names if CrowdConfig(method=name).begins_with_pairs}
+    assert begin == set(get_args(MomentMethod))
+    assert not make(crowd={"method": "robust", "em": False}).crowd.em
+    with pytest.raises(ConfigError, match=r"em = false leaves nothing of method = 'mv_em'"):
+        make(crowd={"method": "mv_em", "em": False})
+    with pytest.raises(ConfigError, match=r"crowd.classes: Tuple should have at least 1 item"):
+        make(crowd={"classes": []})
 
 
 def test_make_config__every_layout():

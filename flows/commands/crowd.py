@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +12,27 @@ import typer
 
 from flows.commands.drafting import relate
 from flows.console import AsJson, orchestrated, out, print_json
-from pmflib.config import PipelineConfig, draft_config, load_config, make_source
+from pmflib.config import PipelineConfig, draft_config, load_config, make_crowd, make_source
 from pmflib.errors import ConfigError
 
+OPTIONS = {
+    "source.path": "PATH",
+    "source.sample": "--task",
+    "source.variable": "--worker",
+    "source.value": "--label",
+    "source.delimiter": "--delimiter",
+    "source.columns": "--columns",
+    "crowd.method": "--method",
+    "crowd.em": "--em/--no-em",
+    "crowd.classes": "--classes",
+    "seed": "--seed",
+}
+"""Option of the command for each of the configuration."""
 COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
-"""Option of the command for each column that a pipeline's source names, and the column's name by default."""
+"""Names of the columns by default."""
 NOTE = (
-    "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em] and [cluster] count; "
-    "schema.json is written anew from the answers"
+    "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em], [crowd], [cluster] "
+    "and seed count; schema.json is written anew from the answers"
 )
 
 
@@ -42,11 +56,25 @@ def crowd(
         str | None, typer.Option(help="Column that holds the answer.", show_default="label")
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(help="Labels that there are: a,b,c. Default: all that occur.")
+        str | None, typer.Option(help="Labels that there are: a,b,c.", show_default="all")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="auto, dawid_skene, mv_em, one_coin or balanced.")
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="auto, balanced, one_coin, dawid_skene or mv_em pass over the tasks; robust, equal_weights, "
+            "designated, one_pair, symnmf, multispa or cnmf begin with pairs of workers.",
+            show_default="auto",
+        ),
+    ] = None,
+    em: Annotated[
+        bool | None,
+        typer.Option(
+            "--em/--no-em", help="Whether passes follow pairs of workers.", show_default="em"
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of what is drawn.", show_default="0")
+    ] = None,
     delimiter: Annotated[
         str | None, typer.Option(help="Of CSV files; \\t is a tab.", show_default=",")
     ] = None,
@@ -61,12 +89,16 @@ def crowd(
     pipeline.toml that is there is used as it is.
     """
     given: dict[str, Any] = {
-        "path": path if path is None or "://" in path else str(Path(path).resolve()),
-        "sample": task,
-        "variable": worker,
-        "value": label,
-        "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
-        "columns": None if columns is None else tuple(columns.split(",")),
+        "source.path": path if path is None or "://" in path else str(Path(path).resolve()),
+        "source.sample": task,
+        "source.variable": worker,
+        "source.value": label,
+        "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "source.columns": None if columns is None else tuple(columns.split(",")),
+        "crowd.method": method,
+        "crowd.em": em,
+        "crowd.classes": None if classes is None else tuple(classes.split(",")),
+        "seed": seed,
     }
     given = {field: value for field, value in given.items() if value is not None}
     file = output / "pipeline.toml"
@@ -77,8 +109,7 @@ def crowd(
     with orchestrated(load_config(file), as_json):
         from flows.crowd import crowd_flow
 
-        named = None if classes is None else tuple(classes.split(","))
-        facts = crowd_flow(str(file), method=method, classes=named)
+        facts = crowd_flow(str(file))
     _hand_over(Path(facts["path"]), output)
     if as_json:
         print_json(facts)
@@ -92,13 +123,27 @@ def crowd(
 
 def _draft(file: Path, given: Mapping[str, Any]) -> None:
     """Write a configuration for the options given."""
-    if "path" not in given:
+    if "source.path" not in given:
         raise ConfigError(
             f"no PATH is given, and there is no {str(file)!r} that names one; say where the answers are"
         )
-    source = make_source({"layout": "long", **COLUMNS, **given})
+    source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
+    crowd = make_crowd(_take(given, "crowd"))
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(draft_config(relate(source, file.parent), rank=1, notes=[NOTE]), "utf-8")
+    text = draft_config(
+        relate(source, file.parent),
+        rank=1,
+        notes=[NOTE],
+        crowd=crowd,
+        seed=given.get("seed", 0),
+    )
+    file.write_text(text, "utf-8")
+
+
+def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """Options of a section."""
+    start = f"{section}."
+    return {name[len(start) :]: value for name, value in given.items() if name.startswith(start)}
 
 
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
@@ -109,13 +154,13 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
             "another folder, or mend the file"
         )
     for field, value in given.items():
-        known = getattr(config.source, field)
-        if field == "path" and isinstance(known, str) and "://" not in known:
+        known: Any = attrgetter(field)(config)
+        if field == "source.path" and isinstance(known, str) and "://" not in known:
             known = str(Path(config.resolve(known)).resolve())
         if known != value:
-            option = "PATH" if field == "path" else f"--{COLUMNS.get(field, field)}"
+            option = OPTIONS[field]
             raise ConfigError(
-                f"{option} is {value!r}, but source.{field} of {str(file)!r} is {known!r}; leave {option} out, change "
+                f"{option} is {value!r}, but {field} of {str(file)!r} is {known!r}; leave {option} out, change "
                 "the file, or give --output another folder"
             )
 

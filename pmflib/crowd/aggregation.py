@@ -22,6 +22,8 @@ from pmflib.crowd.passes import (
     weigh_levels,
 )
 from pmflib.crowd.result import Aggregation
+from pmflib.crowd.runs import judge_by
+from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.annotators import Annotators, Rule
@@ -41,12 +43,6 @@ RULES: dict[str, Rule] = {
 
 PUBLISHED_PASSES = 10
 """Passes of the published MV-EM."""
-
-PLAIN = ("multispa", "cnmf")
-"""Methods of co-occurrences whose passes begin as published, with them alone."""
-
-SCREENING = 10
-"""Passes from each of two starts, before the likelier goes on."""
 
 BLOCK_ROWS = 1 << 16
 """Items worked on at a time."""
@@ -79,10 +75,8 @@ def aggregate(
         "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
         `fit_moments`.
     em
-        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. The
-        first are made from the shares of the votes as well, and the likelier of the two goes on, for with a rare class
-        and few answers the co-occurrences may lead to a local maximum; but not for "multispa" and "cnmf", which are
-        there for comparison.
+        Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
+        begin there unless others make the answers clearly likelier: see `begin_passes`.
     order, rng
         For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
     classes, on_repeated, on_unknown
@@ -125,13 +119,18 @@ def aggregate(
     if method == "majority":
         return _take_majority(answers)
     if method in moment_methods:
-        start = _start_from_moments(
-            answers, cast(MomentMethod, method), order, np.random.default_rng(rng)
-        )
+        source = np.random.default_rng(rng)
+        start = _start_from_moments(answers, cast(MomentMethod, method), order, source)
         if not em:
             posterior = _score(answers, _cut(answers), start)
             return Aggregation(answers, posterior, start.prior, start.confusion, method)
-        begun = start if method in PLAIN else _begin_likelier(answers, start, max_passes, tol)
+        begun = begin_passes(
+            _evaluate_on(_cut(answers)),
+            start,
+            source,
+            max_passes=max_passes,
+            tol=tol,
+        )
         fit, posterior = fit_annotators(
             answers, start.rule, start=begun, max_passes=max_passes, tol=tol
         )
@@ -194,26 +193,15 @@ def _start_from_moments(
     answers: Answers, method: MomentMethod, order: Order, rng: np.random.Generator
 ) -> Annotators:
     """Annotators from co-occurrences; end points are judged by how likely they make the answers."""
-    evaluate = _evaluate_on(_cut(answers))
     return fit_moments(
         answers.block,
         answers.n_workers,
         answers.n_classes,
         method,
-        judge=lambda found: evaluate(*weigh_levels(found)).log_likelihood,
+        judge=judge_by(_evaluate_on(_cut(answers))),
         rng=rng,
         order=order,
     )
-
-
-def _begin_likelier(answers: Answers, start: Annotators, max_passes: int, tol: float) -> CrowdFit:
-    """First passes from given annotators and from the votes: those that make the answers likelier."""
-    passes = min(SCREENING, max_passes)
-    fits = [
-        fit_annotators(answers, start.rule, start=each, max_passes=passes, tol=tol)[0]
-        for each in (start, None)
-    ]
-    return max(fits, key=lambda fit: fit.log_likelihoods[-1])
 
 
 def _evaluate_on(blocks: Sequence[VotedBlock]) -> Evaluate:

@@ -1,11 +1,13 @@
-"""Where the passes over a label log stand, in a file: a run that was killed goes on from the last of them."""
+"""Where work on a label log stands, in a file: a run that was killed goes on from the last pass over it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from pmflib.crowd.moments import Judge
 from pmflib.crowd.passes import CrowdFit
 from pmflib.em.checkpoint import load_arrays, save_arrays
 from pmflib.solvers.annotators import Annotators, Rule
@@ -33,3 +35,31 @@ def load_fit(path: Path, rule: Rule) -> CrowdFit | None:
     found = Annotators(arrays["states"], arrays["mass"], float(arrays["strength"]), rule)
     log_likelihoods, moved = (tuple(arrays[name].tolist()) for name in ("log_likelihoods", "moved"))
     return CrowdFit(found, arrays["answers"], log_likelihoods, moved, bool(arrays["converged"]))
+
+
+def remember_heights(judge: Judge, path: Path, on_height: Callable[[int], None]) -> Judge:
+    """Make a judge keep what it finds in a file, and give back what is there, in the order in which it is asked.
+
+    Parameters
+    ----------
+    judge
+        Passes over all answers each time. Whoever asks must ask the same again, to the same bits.
+    path
+        The file.
+    on_height
+        Called with how often it was asked, each time: progress.
+    """
+    arrays = load_arrays(path) or {"heights": np.zeros(0)}
+    known: list[float] = arrays["heights"].tolist()
+    asked = 0
+
+    def give(annotators: Annotators) -> float:
+        nonlocal asked
+        asked += 1
+        if asked > len(known):
+            known.append(judge(annotators))
+            save_arrays(path, {"heights": np.array(known)})
+        on_height(asked)
+        return known[asked - 1]
+
+    return give

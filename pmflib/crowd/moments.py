@@ -9,13 +9,14 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import SparseBlock
+from pmflib.counting.worker_pairs import count_worker_pairs
 from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.solvers.composite import fit_composite
 from pmflib.solvers.confusion import Order, fit_multispa, raise_floor, read_confusion
 from pmflib.solvers.imputation import factor_pairs, impute_by_one_pair, impute_designated
 from pmflib.solvers.procrustes import draw_rotations, root_of, turn_nonnegative
 from pmflib.solvers.turns import draw_turns, measure_noise
-from pmflib.solvers.worker_pairs import WorkerPairs, count_worker_pairs
+from pmflib.solvers.worker_pairs import WorkerPairs
 
 MomentMethod: TypeAlias = Literal[
     "robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"
@@ -84,9 +85,10 @@ def fit_moments(
     mean over the posterior. Turns near the best end point are drawn from that which pairs leave, and averaged with the
     likelihood of all answers, the judge's, as weights; where the answers tell turns apart, the likeliest remain.
     """
-    pairs = count_worker_pairs(block, n_annotators, n_classes)
-    n_answers = np.bincount(block.indices // n_classes, minlength=n_annotators)
-    return fit_pairs(pairs, n_answers, method, judge=judge, rng=rng, order=order)
+    counts = count_worker_pairs(block, n_annotators, n_classes)
+    return fit_pairs(
+        counts.normalise(), counts.n_answers, method, judge=judge, rng=rng, order=order
+    )
 
 
 def fit_pairs(

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import concatenate_blocks
+from pmflib.blocks import SparseBlock, concatenate_blocks
+from pmflib.counting.worker_pairs import WorkerPairCounts, count_meetings, count_worker_pairs
 from pmflib.crowd.passes import evaluate_blocks, score_items, split_rows
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
+from pmflib.parallel import tell_count
 from pmflib.plan import group_blocks
 from pmflib.solvers.annotators import Annotators
 from pmflib.store.samples import BlockReference, list_blocks, read_blocks, read_origins
@@ -25,12 +27,45 @@ MOST_CELLS = 1 << 21
 
 def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> list[VotedBlock]:
     """Read the blocks of a group as one, with their votes: tables are made once for as many as fit."""
-    offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
-    blocks = [block.to_sparse(offsets) for block in read_blocks(_join_neighbours(group))]
-    joined = concatenate_blocks(blocks, offsets).to_sparse(offsets)
+    joined = _read_joined(group, n_workers, n_classes)
     n_rows = max(1, MOST_CELLS // n_classes)
     parts = [joined] if joined.n_rows <= n_rows else split_rows(joined, n_rows)
     return [add_votes(part, n_classes) for part in parts]
+
+
+def count_groups(
+    groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, topic: str
+) -> WorkerPairCounts:
+    """Count the pairs of workers of several groups, one after the other: whoever merges the result holds few of them.
+
+    Parameters
+    ----------
+    groups
+        Blocks that are counted together.
+    n_workers, n_classes
+        Sizes.
+    topic
+        Where the tasks of each group are told when they are counted.
+    """
+    total = WorkerPairCounts.zero(n_workers, n_classes)
+    for group in groups:
+        block = _read_joined(group, n_workers, n_classes)
+        counts = count_worker_pairs(block, n_workers, n_classes)
+        total = WorkerPairCounts.merge([total, counts])
+        tell_count(topic, block.n_rows)
+    return total
+
+
+def count_group_meetings(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> int:
+    """Pairs of answers of a group to the same task."""
+    return count_meetings(_read_joined(group, n_workers, n_classes))
+
+
+def _read_joined(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> SparseBlock:
+    """Read the blocks of a group as one."""
+    offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
+    blocks = [block.to_sparse(offsets) for block in read_blocks(_join_neighbours(group))]
+    return concatenate_blocks(blocks, offsets).to_sparse(offsets)
 
 
 def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:

@@ -163,7 +163,7 @@ def factor_pairs(
     *,
     rng: np.random.Generator,
     reweighted: bool = True,
-    max_iter: int = 100,
+    max_iter: int = 500,
     tol: float = 1e-6,
 ) -> tuple[FloatArray, tuple[float, ...]]:
     """Factorise the observed pairs, R_mj = U_m U_j', without filling the others.

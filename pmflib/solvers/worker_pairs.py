@@ -9,7 +9,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.blocks import SparseBlock
 from pmflib.errors import MemoryPlanError
 
 MAX_LEVELS = 6000
@@ -82,48 +81,23 @@ class WorkerPairs:
         MemoryPlanError
             If the annotators have more than ``MAX_LEVELS`` levels.
         """
-        n_levels = self.n_annotators * self.n_classes
-        if n_levels > MAX_LEVELS:
-            raise MemoryPlanError(
-                f"{self.n_annotators} annotators have {n_levels} levels, above {MAX_LEVELS}, and their pairs do not "
-                "fit in a dense matrix; choose a method that needs none: 'auto' or 'robust'"
-            )
+        check_levels(self.n_annotators, self.n_classes)
         support = np.zeros((self.n_annotators,) * 2, np.int64)
         support[self.first, self.second] = support[self.second, self.first] = self.support
         return self.to_sparse().toarray(), support, support > 0
 
 
-def count_worker_pairs(
-    block: SparseBlock, n_annotators: int, n_classes: int, *, min_support: int = 1
-) -> WorkerPairs:
-    """Count and normalise the answers of annotators to common items.
+def check_levels(n_annotators: int, n_classes: int) -> None:
+    """Check that all pairs may stand in one dense matrix.
 
-    Parameters
-    ----------
-    block
-        Items as rows, answers as levels ``annotator * n_classes + class``.
-    n_annotators, n_classes
-        Sizes.
-    min_support
-        Common items that make a pair, at least 1.
-
-    Notes
-    -----
-    Time grows with the square of the answers an item has, memory with the pairs that share items.
+    Raises
+    ------
+    MemoryPlanError
+        If the annotators have more than ``MAX_LEVELS`` levels.
     """
     n_levels = n_annotators * n_classes
-    ones = np.ones(block.n_observed, np.int64)
-    answers = csr_array((ones, block.indices, block.indptr), shape=(block.n_rows, n_levels))
-    table = (answers.T @ answers).tocoo()
-    first, second = table.row // n_classes, table.col // n_classes
-    apart = first < second
-    first, second = first[apart].astype(np.int64), second[apart].astype(np.int64)
-    keys, place = np.unique(first * n_annotators + second, return_inverse=True)
-    counts = np.zeros((keys.size, n_classes, n_classes))
-    cells = (place, table.row[apart] % n_classes, table.col[apart] % n_classes)
-    counts[cells] = table.data[apart]
-    support = counts.sum(axis=(1, 2)).astype(np.int64)
-    kept = support >= max(min_support, 1)
-    keys, counts, support = keys[kept], counts[kept], support[kept]
-    first, second = np.divmod(keys, n_annotators)
-    return WorkerPairs(first, second, counts / support[:, None, None], support, n_annotators)
+    if n_levels > MAX_LEVELS:
+        raise MemoryPlanError(
+            f"{n_annotators} annotators have {n_levels} levels, above {MAX_LEVELS}, and their pairs do not "
+            "fit in a dense matrix; choose a method that needs none: 'auto' or 'robust'"
+        )

@@ -89,6 +89,40 @@ def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
     assert "no live model yet" in query.stderr
 
 
+def test_crowd__from_pairs_of_workers(tmp_path):
+    sizes = {"n_tasks": 200, "n_workers": 8, "n_classes": 2, "n_answers": 5}
+    answers, _ = draw_log(np.random.default_rng(2), **sizes, accuracy=(0.75, 0.95))
+    lines = [f"t{t:03},w{w},{label}" for t, w, label in zip(*answers.values(), strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines]))
+    done = call(tmp_path, "a.csv", "--method", "robust", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
+    expected = aggregate(answers, "robust", tol=1e-6, max_passes=200)
+    assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
+    assert (facts["method"], facts["em"], facts["passes"]) == ("robust", True, expected.n_passes)
+    trace = run(tmp_path, "log", "out/pipeline.toml").stdout
+    assert "annotators" in trace
+    assert "worker-pairs" in trace
+    shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
+    assert (shown["artefacts"]["worker-pairs"], shown["unfinished"]) == (1, [])
+    assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
+    # again, and with another method: the pairs are there
+    assert json.loads(call(tmp_path, "--json").stdout) == facts
+    file = tmp_path / "out" / "pipeline.toml"
+    file.write_text(file.read_text().replace('"robust"', '"multispa"'))
+    assert json.loads(call(tmp_path, "--json").stdout)["method"] == "multispa"
+    shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
+    assert shown["artefacts"]["worker-pairs"] == 1
+    assert shown["artefacts"]["annotators"] == 2
+    # an artefact that is damaged is named
+    (pairs,) = (tmp_path / "out" / "store" / "worker-pairs").iterdir()
+    (pairs / "pairs" / "zarr.json").write_text("{}")
+    found = run(tmp_path, "verify", "out/pipeline.toml")
+    assert found.returncode == 4
+    assert str(pairs.name) in found.stderr
+
+
 def test_crowd__wrong_usage_is_one_paragraph(tmp_path):
     (tmp_path / "log.csv").write_text("task,worker,said\n1,a,x\n")
     done = call(tmp_path, "log.csv")

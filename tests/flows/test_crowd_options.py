@@ -7,6 +7,7 @@ import pytest
 
 from flows import cli
 from flows.commands import crowd as command
+from pmflib.config import load_config, make_crowd
 
 
 @pytest.fixture
@@ -47,6 +48,28 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
     assert file.read_text() == edited
 
 
+def test_crowd__method_is_written_once_and_then_read(call, tmp_path):
+    options = ["--method", "robust", "--no-em", "--classes", "b,a", "--seed", "3"]
+    assert call("a.csv", *options) == (0, "")
+    file = tmp_path / "crowd" / "pipeline.toml"
+    found = load_config(file)
+    assert found.crowd == make_crowd({"method": "robust", "em": False, "classes": ["b", "a"]})
+    assert found.seed == 3
+    text = file.read_text()
+    assert call() == (0, "")
+    assert call(*options) == (0, "")
+    assert call("--method", "auto")[0] == 2
+    assert file.read_text() == text
+
+
+def test_crowd__options_that_cannot_be_are_refused_before_anything_is_written(call, tmp_path):
+    code, err = call("a.csv", "--method", "best")
+    assert (code, "method: Input should be 'auto', " in err) == (2, True)
+    code, err = call("a.csv", "--no-em")
+    assert (code, "em = false leaves nothing of method = 'auto'" in err) == (2, True)
+    assert not (tmp_path / "crowd").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -54,6 +77,10 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
         (["a.csv", "--worker", "w"], "--worker is 'w', but source.variable of .* is 'worker'; leave --worker out"),
         (["--label", "said"], "--label is 'said', but source.value of .* is 'label'"),
         (["--columns", "a,b"], r"--columns is \('a', 'b'\), but source.columns of .* is None"),
+        (["--method", "robust"], "--method is 'robust', but crowd.method of .* is 'auto'; leave --method out"),
+        (["--no-em"], "--em/--no-em is False, but crowd.em of .* is True"),
+        (["--classes", "x,y"], r"--classes is \('x', 'y'\), but crowd.classes of .* is None"),
+        (["--seed", "3"], "--seed is 3, but seed of .* is 0"),
     ],
 )  # fmt: skip
 def test_crowd__options_that_contradict_it_are_refused(call, tmp_path, arguments, said):

@@ -4,9 +4,11 @@ import pytest
 from crowd.label_logs import draw_log
 from pipelines import make_schema, summary_of
 
+from pmflib.config import make_crowd
 from pmflib.crowd import aggregate as aggregate_table
-from pmflib.errors import PmfError, SchemaError
+from pmflib.errors import ConfigError, SchemaError
 from pmflib.store.artefacts import Store
+from tasks.annotators import annotators, pairs
 from tasks.crowd import aggregate, census
 from tasks.ingest import ingest
 
@@ -28,9 +30,24 @@ def write_log(path, answers, rows):
     path.write_text("\n".join(lines) + "\n")
 
 
-def run(config, workers, method="auto", classes=None):
-    dataset = ingest.fn(config, workers, census.fn(config, classes, workers))
-    return aggregate.fn(config, dataset, method, workers)
+def run(config, workers, **crowd):
+    config = with_crowd(config, **crowd)
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    begun = None
+    if config.crowd.begins_with_pairs:
+        begun = annotators.fn(config, dataset, pairs.fn(config, dataset, workers), workers)
+    return aggregate.fn(config, dataset, begun, workers)
+
+
+def with_crowd(config, **crowd):
+    return config.model_copy(update={"crowd": make_crowd(crowd)})
+
+
+def elsewhere(config, store, **more):
+    """The same pipeline with a store of its own."""
+    return config.model_copy(
+        update={"store": config.store.model_copy(update={"path": store, **more})}
+    )
 
 
 def list_spills(config):
@@ -56,7 +73,7 @@ def crowd(pipeline, tmp_path, log):
 
 @pytest.mark.parametrize("method", ["auto", "dawid_skene"])
 def test_aggregate__equals_the_table_in_memory(crowd, log, workers, method):
-    reference = run(crowd, workers, method)
+    reference = run(crowd, workers, method=method)
     labels, people = read_labels(crowd, reference)
     expected = aggregate_table(log[0], method, max_passes=500, tol=1e-5)
     found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(3)], axis=1)
@@ -114,12 +131,13 @@ def test_aggregate__new_workers_and_labels_leave_old_files_alone(
     assert [name for name, _ in after] == ["a.csv", "b.csv"]
     assert set(before) < set(after)
     # all at once, to the same bits
-    apart = config.model_copy(update={"store": config.store.model_copy(update={"path": "other"})})
+    apart = elsewhere(config, "other")
     assert run(apart, workers, classes=classes).digest == grown.digest
     # and as if each file had been encoded with the whole schema
-    whole = config.model_copy(update={"store": config.store.model_copy(update={"path": "whole"})})
-    census.fn(whole, classes, workers)
-    assert aggregate.fn(whole, ingest.fn(whole, workers), "auto", workers).digest == grown.digest
+    whole = with_crowd(elsewhere(config, "whole"), classes=classes)
+    census.fn(whole, workers)
+    found = aggregate.fn(whole, ingest.fn(whole, workers), address=workers)
+    assert found.digest == grown.digest
     labels, _ = read_labels(config, grown)
     assert labels["n_answers"].to_pylist() == [4] * 400
 
@@ -127,8 +145,8 @@ def test_aggregate__new_workers_and_labels_leave_old_files_alone(
 def test_aggregate__passes_go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
     module = aggregate.fn.__globals__
     # of another store: nothing is left to do in the first one
-    expected = run(crowd, workers, "dawid_skene")
-    apart = crowd.model_copy(update={"store": crowd.store.model_copy(update={"path": "other"})})
+    expected = run(crowd, workers, method="dawid_skene")
+    apart = elsewhere(crowd, "other")
     real = module["save_fit"]
 
     def keep(path, fit):
@@ -138,10 +156,10 @@ def test_aggregate__passes_go_on_where_they_were_interrupted(crowd, workers, mon
 
     monkeypatch.setitem(module, "save_fit", keep)
     with pytest.raises(KeyboardInterrupt):
-        run(apart, workers, "dawid_skene")
+        run(apart, workers, method="dawid_skene")
     seen = []
     monkeypatch.setitem(module, "save_fit", lambda path, fit: seen.append(len(fit.moved)))
-    assert run(apart, workers, "dawid_skene").digest == expected.digest
+    assert run(apart, workers, method="dawid_skene").digest == expected.digest
     assert seen[0] == 4
 
 
@@ -158,9 +176,9 @@ def test_aggregate__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, wor
 
 
 def test_aggregate__refuses_other_methods_and_schemas(crowd, workers):
-    with pytest.raises(PmfError, match="method is 'best'; give one of"):
-        aggregate.fn(crowd, None, "best", workers)
+    with pytest.raises(ConfigError, match=r"method: Input should be 'auto'.*\(given: 'best'\)"):
+        with_crowd(crowd, method="best")
     dataset = ingest.fn(crowd.model_copy(), workers)
     make_schema(2, 3).save(crowd.resolve("schema.json"))
     with pytest.raises(SchemaError, match="the workers have different labels"):
-        aggregate.fn(crowd, dataset, "auto", workers)
+        aggregate.fn(crowd, dataset, address=workers)

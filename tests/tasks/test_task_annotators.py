@@ -1,0 +1,260 @@
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from crowd.label_logs import draw_log
+from pipelines import make_schema, summary_of
+
+from pmflib.config import ClusterConfig, make_crowd
+from pmflib.counting.worker_pairs import WorkerPairCounts, count_worker_pairs
+from pmflib.crowd import aggregate as aggregate_table
+from pmflib.crowd import read_answers
+from pmflib.errors import MemoryPlanError
+from pmflib.parallel import start_workers
+from pmflib.solvers import worker_pairs
+from pmflib.store.artefacts import Store
+from tasks.annotators import PAIRS, annotators, pairs
+from tasks.crowd import aggregate, census
+from tasks.ingest import ingest
+
+SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
+EM = {"max_passes": 100, "tol": 1e-4}
+K = 3
+
+
+@pytest.fixture(scope="module")
+def log():
+    """Answers of workers of whom the last two never meet."""
+    rng = np.random.default_rng(8)
+    answers, _ = draw_log(rng, n_tasks=150, n_workers=9, n_classes=K, n_answers=4)
+    apart = (answers["worker"] == 8) & (answers["task"] % 2 == 0)
+    apart |= (answers["worker"] == 7) & (answers["task"] % 2 == 1)
+    return {name: column[~apart] for name, column in answers.items()}
+
+
+@pytest.fixture
+def crowd(pipeline, tmp_path, log):
+    config = pipeline(make_schema(2), SOURCE, em=EM)
+    write_log(tmp_path / "data" / "a.csv", log)
+    return config
+
+
+def write_log(path, answers, rows=slice(None)):
+    lines = ["task,worker,label"]
+    columns = zip(*(answers[name][rows] for name in ("task", "worker", "label")), strict=True)
+    lines += [f"t{task:03},w{worker},c{label}" for task, worker, label in columns]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def run(config, workers):
+    """References by stage."""
+    found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
+    found["pairs"] = pairs.fn(config, found["dataset"], workers)
+    found["annotators"] = annotators.fn(config, **found, address=workers)
+    labels = aggregate.fn(config, found["dataset"], found["annotators"], workers)
+    return found | {"labels": labels}
+
+
+def choose(config, method, em=True, **store):
+    """The same pipeline with a method, and a store of its own where options of it are given."""
+    kept = config.store.model_copy(update={"path": f"store-{store}", **store} if store else {})
+    return config.model_copy(
+        update={"crowd": make_crowd({"method": method, "em": em}), "store": kept}
+    )
+
+
+def locate(config, reference):
+    return Store(config.resolve(config.store.path)).locate(reference)
+
+
+def read_posterior(config, reference):
+    labels = pq.read_table(locate(config, reference) / "labels").sort_by("task")
+    return np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(K)], axis=1)
+
+
+def read_confusion(config, reference):
+    people = pq.read_table(locate(config, reference) / "workers.parquet")
+    cells = [[people[f"probability.c{a}|c{k}"].to_numpy() for k in range(K)] for a in range(K)]
+    return np.array(cells).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("method", ["multispa", "cnmf"])
+def test_annotators__of_pairs_alone_are_those_in_memory_to_the_same_bits(
+    crowd, log, workers, method
+):
+    config = choose(crowd, method, em=False)
+    found = run(config, workers)["labels"]
+    expected = aggregate_table(log, method, em=False)
+    np.testing.assert_array_equal(read_confusion(config, found), expected.confusion)
+    np.testing.assert_array_equal(read_posterior(config, found), expected.posterior)
+    summary = summary_of(config, found)
+    assert (summary["em"], summary["passes"], summary["converged"]) == (False, 0, True)
+
+
+@pytest.mark.parametrize("method", ["robust", "designated"])
+def test_annotators__judged_by_passes_are_those_in_memory(crowd, log, workers, method):
+    # sums over tasks are made in the order of the blocks here and there: the last bits differ
+    for em in (False, True):
+        config = choose(crowd, method, em)
+        found = run(config, workers)["labels"]
+        expected = aggregate_table(log, method, em=em, max_passes=100, tol=1e-4)
+        np.testing.assert_allclose(read_posterior(config, found), expected.posterior, atol=1e-9)
+        np.testing.assert_allclose(read_confusion(config, found), expected.confusion, atol=1e-9)
+        assert summary_of(config, found)["passes"] == expected.n_passes
+
+
+def test_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers):
+    answers = read_answers(log)
+    expected = count_worker_pairs(answers.block, 9, K)
+    assert (7, 8) not in set(zip(expected.first.tolist(), expected.second.tolist(), strict=True))
+    with start_workers(ClusterConfig(workers=1)) as alone:
+        one, other = (
+            run(choose(crowd, "symnmf", path=path), address)
+            for path, address in (("two", workers), ("one", alone))
+        )
+    # the passes that judge add up in the order of the blocks: the same for the same cuts
+    assert one == other
+    config = choose(crowd, "symnmf", folds=4, buckets=12)
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    assert dataset.digest != one["dataset"].digest
+    counted = pairs.fn(config, dataset, workers)
+    assert counted.digest == one["pairs"].digest
+    counts = WorkerPairCounts.load(locate(config, counted) / PAIRS)
+    np.testing.assert_array_equal(counts.counts, expected.counts)
+    np.testing.assert_array_equal(counts.n_answers, expected.n_answers)
+
+
+def test_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers, monkeypatch):
+    first = run(choose(crowd, "symnmf"), workers)
+    monkeypatch.setitem(pairs.fn.__globals__, "count_stored", None)
+    second = run(choose(crowd, "multispa"), workers)
+    assert second["pairs"] == first["pairs"]
+    assert second["labels"] != first["labels"]
+    # without passes: the same annotators
+    third = run(choose(crowd, "symnmf", em=False), workers)
+    assert third["annotators"] == first["annotators"]
+    assert third["labels"] != first["labels"]
+    for name in ("fit_pairs", "evaluate_stored"):
+        monkeypatch.setitem(annotators.fn.__globals__, name, None)
+        monkeypatch.setitem(aggregate.fn.__globals__, name, None)
+    assert run(choose(crowd, "symnmf"), workers) == first
+
+
+def test_annotators__new_answers_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
+    config = choose(pipeline(make_schema(2), SOURCE, em=EM), "multispa")
+    write_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
+    before = run(config, workers)
+    write_log(tmp_path / "data" / "b.csv", log, slice(300, None))
+    read = []
+    module = census.fn.__globals__
+    monkeypatch.setitem(
+        module, "take_census", lambda s, c, real=module["take_census"]: read.append(s) or real(s, c)
+    )
+    grown = run(config, workers)
+    assert [source.name for source in read] == ["b.csv"]
+    assert grown["pairs"].digest != before["pairs"].digest
+    expected = aggregate_table(log, "multispa", max_passes=100, tol=1e-4)
+    np.testing.assert_allclose(
+        read_posterior(config, grown["labels"]), expected.posterior, atol=1e-9
+    )
+
+
+def test_annotators__empty_partitions_and_workers_that_never_meet(pipeline, tmp_path, workers):
+    config = pipeline(make_schema(2), SOURCE, em=EM, store={"folds": 4, "buckets": 8})
+    lines = ["task,worker,label", "1,a,x", "2,b,y", "3,c,x", "4,c,y"]
+    (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
+    for method, em in (("robust", True), ("multispa", False)):
+        found = run(choose(config, method, em), workers)
+        assert summary_of(config, found["pairs"])["pairs"] == 0
+        labels = pq.read_table(locate(config, found["labels"]) / "labels")
+        assert sorted(labels["task"].to_pylist()) == ["1", "2", "3", "4"]
+        sums = labels["probability.x"].to_numpy() + labels["probability.y"].to_numpy()
+        np.testing.assert_allclose(sums, 1)
+
+
+def test_annotators__go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
+    config = choose(crowd, "symnmf", path="first")
+    found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
+    found["pairs"] = pairs.fn(config, found["dataset"], workers)
+
+    def judge(config):
+        return annotators.fn(config, **found, address=workers)
+
+    judged, begun = run_interrupted(monkeypatch, annotators, judge, config, 6)
+
+    def label(config):
+        return aggregate.fn(config, found["dataset"], begun, workers)
+
+    # among the first passes, of which those from the votes are the second; and among those that go on
+    for stop_at in (14, 23):
+        run_interrupted(monkeypatch, aggregate, label, judged, stop_at)
+
+
+def run_interrupted(monkeypatch, stage, work, config, stop_at):
+    """Check that a stage makes the same when one of its passes is broken off; the pipeline after it, and what it made.
+
+    Both ways start from copies of the store.
+    """
+    module = stage.fn.__globals__
+    make = module["evaluate_stored"]
+    asked = []
+
+    def evaluate_counted(*arguments):
+        evaluate = make(*arguments)
+
+        def count(*weights):
+            asked.append(1)
+            if len(asked) == limit:
+                raise KeyboardInterrupt
+            return evaluate(*weights)
+
+        return count
+
+    first = config.resolve(config.store.path)
+    stores = [f"{first}-{stop_at}-{which}" for which in ("whole", "broken")]
+    whole, broken = (
+        config.model_copy(update={"store": config.store.model_copy(update={"path": store})})
+        for store in stores
+    )
+    for store in stores:
+        shutil.copytree(first, store)
+    with monkeypatch.context() as patch:
+        patch.setitem(module, "evaluate_stored", evaluate_counted)
+        limit = 0
+        expected = work(whole)
+        passes = len(asked)
+        asked.clear()
+        limit = stop_at
+        with pytest.raises(KeyboardInterrupt):
+            work(broken)
+        asked.clear()
+        limit = 0
+        again = work(broken)
+    # the pass that never ended is the first that is made again
+    assert len(asked) == passes - (stop_at - 1)
+    assert again == expected
+    return whole, expected
+
+
+def test_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
+    config = choose(crowd, "designated")
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
+    said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
+    with pytest.raises(MemoryPlanError, match=said):
+        pairs.fn(small, dataset, workers)
+    # as if all workers met it would not, but few do
+    tight = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 26)})
+    met = []
+    module = pairs.fn.__globals__
+    look = module["count_stored_meetings"]
+    monkeypatch.setitem(module, "count_stored_meetings", lambda *a: met.append(look(*a)) or met[-1])
+    counted = pairs.fn(tight, dataset, workers)
+    assert met == [summary_of(config, counted)["meetings"]]
+    with pytest.raises(MemoryPlanError, match=r"annotators from pairs .* or to 'robust'"):
+        annotators.fn(small, dataset, counted, workers)
+    # before anything is counted
+    monkeypatch.setattr(worker_pairs, "MAX_LEVELS", 20)
+    with pytest.raises(MemoryPlanError, match="9 annotators have 27 levels, above 20"):
+        pairs.fn(config, dataset, workers)
