@@ -110,8 +110,15 @@ def fit_pairs(
         int64 of shape (n_annotators,).
     method, judge, rng, order
         As for `fit_moments`.
+
+    Returns
+    -------
+    The annotators; without any pair nothing is known of them.
     """
     n_classes = pairs.n_classes
+    if not pairs.first.size:
+        even = np.full((pairs.n_annotators, n_classes, n_classes), 1.0 / n_classes)
+        return _hold(np.ones(n_classes), even)
     if method == "multispa":
         return _hold(np.ones(n_classes), fit_multispa(pairs))
     if method == "cnmf":

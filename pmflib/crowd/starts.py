@@ -19,6 +19,8 @@ SCREENING = 10
 """Passes from each start, before the likeliest goes on."""
 ROUNDS = 5
 """Limit of how often classes are cut anew."""
+HALVINGS = 2
+"""Random halvings of each class that are tried."""
 MARGIN = 1.0
 """Nats by which all answers must be likelier from another start for it to be preferred."""
 APART = 0.5
@@ -38,8 +40,8 @@ def begin_passes(
     """Make the first passes, from where they make the answers likeliest.
 
     Ten passes are made from the start, and ten from the shares of the votes. Of where the likelier of them have come
-    to, each class in turn is split in two, and of the others those two are merged whose merging costs least; ten passes
-    are made from each. The likeliest go on, and so forth, until no cut is likelier than going on without.
+    to, each class is split in two at random, twice, and of the others those two are merged whose merging costs least;
+    ten passes are made from each. The likeliest go on, and so forth, until no cut is likelier than going on without.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def begin_passes(
     With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
     of there, but cutting anew does. It takes three classes.
 
-    Ten passes for each start, and up to five times ten for each class and for going on; most often once.
+    Ten passes for each start; and up to five times, most often once, twenty for each class and ten for going on.
 
     References
     ----------
@@ -101,7 +103,7 @@ def _cut_classes(known: Annotators, rng: np.random.Generator) -> Iterator[Annota
     costs = {
         pair: _cost_merging(mass, states, *pair) for pair in combinations(range(states.size), 2)
     }
-    for split in range(states.size if states.size > 2 else 0):
+    for split in np.repeat(range(states.size if states.size > 2 else 0), HALVINGS):
         kept, freed = min((pair for pair in costs if split not in pair), key=costs.__getitem__)
         new, sizes = mass.copy(), states.copy()
         new[:, :, kept] += mass[:, :, freed]

@@ -8,6 +8,7 @@ import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.solvers.pairwise import check_limits
+from pmflib.solvers.procrustes import root_of
 from pmflib.solvers.worker_pairs import WorkerPairs
 
 XI = 1e-6
@@ -15,9 +16,9 @@ XI = 1e-6
 RIDGE = 1e-6
 """Added to the normal equations of a factor."""
 STARTS = 5
-"""Random starts of a factorisation: after a few sweeps the best of them goes on."""
+"""Starts of a factorisation: after a few sweeps the best of them goes on."""
 TRIAL = 15
-"""Sweeps of every start."""
+"""Sweeps of every start, by least squares."""
 RADIUS = 1.0
 """Largest Frobenius norm of a factor."""
 
@@ -163,7 +164,7 @@ def factor_pairs(
     *,
     rng: np.random.Generator,
     reweighted: bool = True,
-    max_iter: int = 500,
+    max_iter: int = 300,
     tol: float = 1e-6,
 ) -> tuple[FloatArray, tuple[float, ...]]:
     """Factorise the observed pairs, R_mj = U_m U_j', without filling the others.
@@ -171,9 +172,9 @@ def factor_pairs(
     Parameters
     ----------
     pairs
-        Pairwise marginals.
+        Pairwise marginals, at least one.
     rng
-        Draws the starts.
+        Draws the starts, but for one: the root of all pairs with zeros for those that are missing.
     reweighted
         Whether a pair counts by the inverse of its residual, so that a few bad ones do little harm; False is least
         squares.
@@ -191,25 +192,28 @@ def factor_pairs(
     """
     check_limits(max_iter, tol)
     neighbours = pairs.list_neighbours()
-    alone = np.array([not others.size for others, _ in neighbours])
+    shape = (pairs.n_annotators, pairs.n_classes, pairs.n_classes)
+    starts = [root_of(pairs.to_sparse(), pairs.n_classes).reshape(shape)]
+    starts += [rng.standard_normal(shape) for _ in range(STARTS - 1)]
     best: tuple[FloatArray, list[float]] | None = None
-    for _ in range(STARTS):
-        factors = rng.standard_normal((pairs.n_annotators, pairs.n_classes, pairs.n_classes))
-        factors *= np.minimum(1.0, RADIUS / np.linalg.norm(factors, axis=(1, 2)))[:, None, None]
-        factors[alone] = 0.0
+    for factors in starts:
+        lengths = np.linalg.norm(factors, axis=(1, 2))
+        factors *= (RADIUS / np.maximum(lengths, RADIUS))[:, None, None]
+        factors[[not others.size for others, _ in neighbours]] = 0.0
         history: list[float] = []
         while len(history) < min(TRIAL, max_iter):
-            _sweep(factors, neighbours, reweighted)
+            # weights by residuals of a start that fits nothing would hold it where it is
+            _sweep(factors, neighbours, reweighted=False)
             history.append(_mean_residual(pairs, factors))
         if best is None or (history and history[-1] < best[1][-1]):
             best = factors, history
     assert best is not None
     factors, history = best
     while len(history) < max_iter:
-        if len(history) > 1 and abs(history[-2] - history[-1]) <= tol * history[-2]:
-            break
         _sweep(factors, neighbours, reweighted)
         history.append(_mean_residual(pairs, factors))
+        if abs(history[-2] - history[-1]) <= tol * history[-2]:
+            break
     return factors.reshape(-1, pairs.n_classes), tuple(history)
 
 

@@ -51,6 +51,18 @@ def test_moments__workers_that_never_meet(method):
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("n_tasks", [0, 400])
+def test_moments__no_pair_at_all(method, n_tasks):
+    # nobody, or so many who never meet that their pairs would be a large matrix of zeros
+    each = list(range(n_tasks))
+    answers = {"task": each, "worker": each, "label": ["x" if task % 3 else "y" for task in each]}
+    found = aggregate(answers, method, em=False, classes=["x", "y"])
+    assert found.posterior.shape == (n_tasks, 2)
+    np.testing.assert_allclose(found.posterior, 0.5)
+    assert np.isfinite(aggregate(answers, method, classes=["x", "y"]).posterior).all()
+
+
 def test_moments__same_seed_same_bits():
     answers, _ = draw_log(
         np.random.default_rng(6), n_tasks=200, n_workers=10, n_classes=2, n_answers=4

@@ -96,19 +96,19 @@ def test_factor_pairs__residual_of_exact_pairs_vanishes(reweighted):
     np.testing.assert_allclose(factors @ factors.T, full, atol=1e-3)
 
 
-def test_factor_pairs__most_pairs_hidden_takes_hundreds_of_sweeps():
-    # with seven pairs in ten hidden the factors creep: after a hundred sweeps they are off by a tenth
-    rng = np.random.default_rng([2, 6])
+@pytest.mark.parametrize("seed", [2, 29])
+def test_factor_pairs__seven_pairs_in_ten_hidden(seed):
+    # reweighted from the first sweep on, factors creep for hundreds of sweeps, or end where some pairs are not fitted
+    rng = np.random.default_rng([seed, 6])
     crowd = draw_published_crowd(1, rng)
-    first, second = np.triu_indices(25, 1)
-    seen = rng.random(first.size) >= 0.7
-    full = (crowd.confusion.reshape(-1, K) * crowd.prior) @ crowd.confusion.reshape(-1, K).T
-    observed = np.zeros((25, 25), bool)
-    observed[first[seen], second[seen]] = observed[second[seen], first[seen]] = True
+    seen = np.triu(rng.random((25, 25)) >= 0.7, 1)
+    stacked = crowd.confusion.reshape(-1, K)
+    full = (stacked * crowd.prior) @ stacked.T
+    observed = seen | seen.T
     pairs = as_pairs(full * np.kron(observed, np.ones((K, K))), observed)
-    factors, history = factor_pairs(pairs, rng=np.random.default_rng(0))
-    assert history[99] > 1e-4
-    np.testing.assert_allclose(factors @ factors.T, full, atol=1e-6)
+    for start in range(4):
+        factors, _ = factor_pairs(pairs, rng=np.random.default_rng(start))
+        np.testing.assert_allclose(factors @ factors.T, full, atol=1e-6)
 
 
 def test_factor_pairs__bad_pairs_do_less_harm_when_reweighted():
