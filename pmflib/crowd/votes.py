@@ -12,11 +12,14 @@ from pmflib.blocks import SparseBlock
 from pmflib.em.row_tables import find_maxima
 
 MOST_VOTES = 127
-"""Votes of one item, for one class or in all, are told apart up to this number."""
+"""Votes of one item for one class are told apart up to this number."""
 HALF = 0.5
 """Votes that every class is given beforehand."""
 PROMPT = 40.0
 """Nats by which a class without a vote is ruled out of the shares of votes."""
+UNISON = 0.5
+"""What each further vote for a class adds to the weight of its votes, as a share of it: answers to an item are alike
+beyond its class, and many of them, taken as independent, would drown votes that only grow as a logarithm."""
 DIGITS = 4
 """Classes whose votes are put into one integer at a time."""
 
@@ -52,8 +55,7 @@ class VotedBlock:
         gains
             As from `weigh_votes`.
         """
-        n_votes = np.minimum(self.tallies.sum(axis=1), MOST_VOTES)
-        weights = gains[n_votes[:, None], self.tallies]
+        weights = gains[self.tallies]
         peaks = find_maxima(weights)
         return weights - peaks[:, None], peaks
 
@@ -95,23 +97,19 @@ def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
 
 
 def weigh_votes(weight: float) -> FloatArray:
-    """Weight of a class by the votes of an item, nats: it is as probable as its share of them, to a power.
+    """Weight of a class by its number of votes, nats.
 
-    Parameters
-    ----------
-    weight
-        The power for an item with one vote; at least 0. It grows with the votes: answers to an item are alike beyond
-        its class, and many of them, taken as independent, would drown votes that grow as a logarithm alone.
+    It is as probable as its share of the votes, to a power that grows with them.
 
     Returns
     -------
-    float64 of shape (MOST_VOTES + 1, MOST_VOTES + 1), by the votes in all and for the class; the first column 0.
+    float64 of shape (MOST_VOTES + 1,), the first 0.
     """
     votes = np.arange(MOST_VOTES + 1)
-    return np.outer(weight * votes, np.log((votes + HALF) / HALF))
+    powers = weight * (1 + UNISON * np.maximum(votes - 1, 0))
+    return np.asarray(powers * np.log((votes + HALF) / HALF))
 
 
 def share_votes() -> FloatArray:
     """Weight of a class under which an item's posterior is its shares of the votes, as `weigh_votes`."""
-    gains = np.concatenate([[0.0], PROMPT + np.log(np.arange(1, MOST_VOTES + 1))])
-    return np.tile(gains, (MOST_VOTES + 1, 1))
+    return np.concatenate([[0.0], PROMPT + np.log(np.arange(1, MOST_VOTES + 1))])

@@ -27,7 +27,7 @@ SKILL_STEPS = 6
 """Steps of an annotator's skill in one update, of at most 1."""
 HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
-NEWCOMER = 40.0
+NEWCOMER = 20.0
 """Answers per annotator with which votes count twice what they do where annotators have given any number: the fewer
 answers, the less is known of those who gave them."""
 SPREAD = 0.1
@@ -53,7 +53,7 @@ class Rule:
     votes
         Weight of the votes as evidence of their own, as if of so many more annotators; at least 0. It keeps an item's
         posterior near its votes where the annotators' answers say little about them, or mistakes have a common cause.
-        It is that of an item's only vote where annotators have given many answers: see `Annotators.votes`, and
+        It is of an item's only vote, where annotators have given many answers: see `Annotators.votes`, and
         `weigh_votes` of `pmflib.crowd.votes`. The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
     """
 
@@ -61,7 +61,7 @@ class Rule:
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
-    votes: float = 0.2
+    votes: float = 1.5
 
     def __post_init__(self) -> None:
         for name, value in (("strength", self.strength), ("votes", self.votes)):
@@ -101,9 +101,8 @@ class Annotators:
     def votes(self) -> float:
         """Weight of an item's only vote: the rule's, and more of it the fewer answers annotators have given."""
         n_annotators, n_classes, _ = self.mass.shape
-        n_answers = self.mass.sum() - self.strength * n_annotators * n_classes
-        newness = NEWCOMER * n_annotators / max(n_answers, 1.0)
-        return float(self.rule.votes * (1.0 + newness))
+        n_answers = float(self.mass.sum()) - self.strength * n_annotators * n_classes
+        return self.rule.votes * (1.0 + NEWCOMER * n_annotators / max(n_answers, 1.0))
 
     @property
     def confusion(self) -> FloatArray:

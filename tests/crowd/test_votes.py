@@ -3,7 +3,7 @@ import pytest
 
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.passes import evaluate_blocks, score_items, score_votes
-from pmflib.crowd.votes import MOST_VOTES, add_votes, share_votes, tally_votes, weigh_votes
+from pmflib.crowd.votes import MOST_VOTES, UNISON, add_votes, share_votes, tally_votes, weigh_votes
 from pmflib.em.statistics import em_statistics
 
 # three tasks of three workers and two classes: 0 0 1, nothing, 1
@@ -23,22 +23,21 @@ def draw_block(rng, n_rows, n_workers, n_classes, most):
 
 
 def add_levels(block, n_workers, n_classes):
-    """Items with their votes, in all and for a class, as levels of their own behind the answers: the slow way."""
+    """Items with their votes as levels of their own behind the answers: the slow way, by the book."""
     offsets = np.arange(n_workers + 1) * n_classes
-    offsets = np.append(offsets, offsets[-1] + np.arange(1, n_classes + 1) * (MOST_VOTES + 1) ** 2)
+    offsets = np.append(offsets, offsets[-1] + np.arange(1, n_classes + 1) * MOST_VOTES)
     rows = []
     for s, votes in enumerate(np.minimum(tally_votes(block, n_classes), MOST_VOTES)):
-        n_votes = min(votes.sum(), MOST_VOTES)
-        held = offsets[n_workers:-1] + n_votes * (MOST_VOTES + 1) + votes
-        rows.append([*block.indices[block.indptr[s] : block.indptr[s + 1]], *held])
+        held = offsets[n_workers:-1] + votes - 1
+        rows.append([*block.indices[block.indptr[s] : block.indptr[s + 1]], *held[votes > 0]])
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     return SparseBlock(indptr, np.concatenate(rows).astype(np.int32)), offsets
 
 
 def weigh_levels(gains, n_classes):
-    weights = np.zeros((n_classes, gains.size, n_classes))
+    weights = np.zeros((n_classes, MOST_VOTES, n_classes))
     for one in range(n_classes):
-        weights[one, :, one] = gains.ravel()
+        weights[one, :, one] = gains[1:]
     return weights.reshape(-1, n_classes)
 
 
@@ -97,7 +96,8 @@ def test_score_items__hopeless_answers_are_left_to_the_log_domain():
     block = SparseBlock(np.array([0, n_workers]), levels.astype(np.int32))
     posterior = score_items(add_votes(block, 2), np.log([0.5, 0.5]), weights, weigh_votes(0.2))
     votes = np.array([99, 101])
-    logs = votes * 10.0 + 0.2 * MOST_VOTES * np.log((votes + 0.5) / 0.5)
+    powers = 0.2 * (1 + UNISON * (votes - 1))
+    logs = votes * 10.0 + powers * np.log((votes + 0.5) / 0.5)
     expected = np.exp(logs - logs.max())
     np.testing.assert_allclose(posterior[0], expected / expected.sum(), rtol=1e-9)
 
@@ -111,5 +111,7 @@ def test_weigh_votes__is_a_power_of_the_smoothed_share_that_grows_with_the_votes
     prior = np.array([0.3, 0.7])
     posterior = score_items(add_votes(BLOCK, 2), np.log(prior), np.zeros((6, 2)), weigh_votes(0.75))
     shares = [[2.5, 1.5], [0.5, 0.5], [0.5, 1.5]] / np.array([4, 1, 2])[:, None]
-    expected = prior * shares ** (0.75 * np.array([3, 0, 1])[:, None])
+    # beside the shares, what the second vote for the same class adds
+    more = [[UNISON * 0.75 * np.log(5), 0], [0, 0], [0, 0]]
+    expected = prior * shares**0.75 * np.exp(more)
     np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
