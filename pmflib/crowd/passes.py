@@ -83,13 +83,15 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
+    gains = weigh_votes(rule.votes)
     fit = (
         start
         if isinstance(start, CrowdFit)
         else _begin(evaluate, n_annotators, rule, n_classes, start)
     )
     while len(fit.moved) < max_passes and not fit.converged:
-        statistics = evaluate(*weigh_levels(fit.annotators))
+        log_prior, weights = fit.annotators.take_logs()
+        statistics = evaluate(log_prior, weights, gains)
         answers = statistics.level_mass
         moved = float(np.abs(answers - fit.answers).sum() / 2 / max(answers.sum(), 1.0))
         annotators = update_annotators(
@@ -117,7 +119,7 @@ def _begin(
 
 def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weights of the classes, (n_classes,), of answers, (n_levels, n_classes), and of numbers of votes; nats."""
-    return *annotators.take_logs(), weigh_votes(annotators.votes)
+    return *annotators.take_logs(), weigh_votes(annotators.rule.votes)
 
 
 def evaluate_blocks(

@@ -17,9 +17,6 @@ HALF = 0.5
 """Votes that every class is given beforehand."""
 PROMPT = 40.0
 """Nats by which a class without a vote is ruled out of the shares of votes."""
-UNISON = 0.5
-"""What each further vote for a class adds to the weight of its votes, as a share of it: answers to an item are alike
-beyond its class, and many of them, taken as independent, would drown votes that only grow as a logarithm."""
 DIGITS = 4
 """Classes whose votes are put into one integer at a time."""
 
@@ -97,17 +94,13 @@ def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
 
 
 def weigh_votes(weight: float) -> FloatArray:
-    """Weight of a class by its number of votes, nats.
-
-    It is as probable as its share of the votes, to a power that grows with them.
+    """Weight of a class by its number of votes, nats: it is as probable as its share of the votes, to a power.
 
     Returns
     -------
     float64 of shape (MOST_VOTES + 1,), the first 0.
     """
-    votes = np.arange(MOST_VOTES + 1)
-    powers = weight * (1 + UNISON * np.maximum(votes - 1, 0))
-    return np.asarray(powers * np.log((votes + HALF) / HALF))
+    return np.asarray(weight * np.log((np.arange(MOST_VOTES + 1) + HALF) / HALF))
 
 
 def share_votes() -> FloatArray:

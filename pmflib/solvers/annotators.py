@@ -27,9 +27,6 @@ SKILL_STEPS = 6
 """Steps of an annotator's skill in one update, of at most 1."""
 HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
-NEWCOMER = 20.0
-"""Answers per annotator with which votes count twice what they do where annotators have given any number: the fewer
-answers, the less is known of those who gave them."""
 SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
 
@@ -53,8 +50,7 @@ class Rule:
     votes
         Weight of the votes as evidence of their own, as if of so many more annotators; at least 0. It keeps an item's
         posterior near its votes where the annotators' answers say little about them, or mistakes have a common cause.
-        It is of an item's only vote, where annotators have given many answers: see `Annotators.votes`, and
-        `weigh_votes` of `pmflib.crowd.votes`. The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
+        The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
     """
 
     strength: float | None = None
@@ -96,13 +92,6 @@ class Annotators:
         if self.rule.balanced or not self.states.any():
             return np.full(self.states.size, 1.0 / self.states.size)
         return np.asarray(self.states / self.states.sum())
-
-    @property
-    def votes(self) -> float:
-        """Weight of an item's only vote: the rule's, and more of it the fewer answers annotators have given."""
-        n_annotators, n_classes, _ = self.mass.shape
-        n_answers = float(self.mass.sum()) - self.strength * n_annotators * n_classes
-        return self.rule.votes * (1.0 + NEWCOMER * n_annotators / max(n_answers, 1.0))
 
     @property
     def confusion(self) -> FloatArray:

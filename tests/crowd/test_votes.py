@@ -3,7 +3,7 @@ import pytest
 
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.passes import evaluate_blocks, score_items, score_votes
-from pmflib.crowd.votes import MOST_VOTES, UNISON, add_votes, share_votes, tally_votes, weigh_votes
+from pmflib.crowd.votes import MOST_VOTES, add_votes, share_votes, tally_votes, weigh_votes
 from pmflib.em.statistics import em_statistics
 
 # three tasks of three workers and two classes: 0 0 1, nothing, 1
@@ -94,10 +94,8 @@ def test_score_items__hopeless_answers_are_left_to_the_log_domain():
     weights[1::2, 1] = -690.0
     levels = np.arange(n_workers) * 2 + (np.arange(n_workers) >= 99)
     block = SparseBlock(np.array([0, n_workers]), levels.astype(np.int32))
-    posterior = score_items(add_votes(block, 2), np.log([0.5, 0.5]), weights, weigh_votes(0.2))
-    votes = np.array([99, 101])
-    powers = 0.2 * (1 + UNISON * (votes - 1))
-    logs = votes * 10.0 + powers * np.log((votes + 0.5) / 0.5)
+    posterior = score_items(add_votes(block, 2), np.log([0.5, 0.5]), weights, weigh_votes(20.0))
+    logs = np.array([99, 101]) * 10.0 + 20.0 * np.log((np.array([99, 101]) + 0.5) / 0.5)
     expected = np.exp(logs - logs.max())
     np.testing.assert_allclose(posterior[0], expected / expected.sum(), rtol=1e-9)
 
@@ -107,11 +105,8 @@ def test_score_votes__posterior_is_the_share():
     np.testing.assert_allclose(posterior, [[2 / 3, 1 / 3], [0.5, 0.5], [0, 1]], atol=1e-12)
 
 
-def test_weigh_votes__is_a_power_of_the_smoothed_share_that_grows_with_the_votes():
+def test_weigh_votes__is_a_power_of_the_smoothed_share():
     prior = np.array([0.3, 0.7])
     posterior = score_items(add_votes(BLOCK, 2), np.log(prior), np.zeros((6, 2)), weigh_votes(0.75))
-    shares = [[2.5, 1.5], [0.5, 0.5], [0.5, 1.5]] / np.array([4, 1, 2])[:, None]
-    # beside the shares, what the second vote for the same class adds
-    more = [[UNISON * 0.75 * np.log(5), 0], [0, 0], [0, 0]]
-    expected = prior * shares**0.75 * np.exp(more)
+    expected = prior * ([[2.5, 1.5], [0.5, 0.5], [0.5, 1.5]] / np.array([4, 1, 2])[:, None]) ** 0.75
     np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))

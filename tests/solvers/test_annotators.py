@@ -7,7 +7,6 @@ from pmflib.errors import PmfError, SchemaError
 from pmflib.solvers.annotators import (
     FIRST_STRENGTH,
     HALF,
-    NEWCOMER,
     SKILL_SPREAD,
     SKILL_STEPS,
     SPREAD,
@@ -201,18 +200,6 @@ def test_update_annotators__is_the_plain_update(shape, one_coin):
     expected = digamma(mass) - digamma(mass.sum(axis=1, keepdims=True))
     weights = found.take_logs()[1].reshape(mass.shape)
     np.testing.assert_allclose(weights, expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("rule", [Rule(votes=0.4), Rule(votes=0.4, one_coin=True, strength=3.0)])
-def test_votes__weigh_more_where_annotators_are_new(rule):
-    rng = np.random.default_rng(0)
-    answers = rng.random((50 * 3, 3))
-    answers *= 50 * NEWCOMER / answers.sum()
-    found = update_annotators(answers, np.ones(3), rule)
-    assert found.votes == pytest.approx(2 * 0.4)
-    known = update_annotators(1e6 * answers, np.ones(3), rule)
-    assert known.votes == pytest.approx(0.4, rel=1e-5)
-    assert np.isfinite(update_annotators(0 * answers, np.ones(3), rule).votes)
 
 
 def test_update_annotators__refuses_what_does_not_fit():
