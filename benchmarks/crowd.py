@@ -33,8 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.blocks import SparseBlock
-from pmflib.crowd.passes import evaluate_blocks
-from pmflib.crowd.votes import add_votes, weigh_votes
+from pmflib.crowd.passes import evaluate_blocks, weigh_levels
+from pmflib.crowd.votes import add_votes
 from pmflib.solvers.annotators import Rule, update_annotators
 
 
@@ -118,11 +118,9 @@ def compare_passes(workers: np.ndarray, labels: np.ndarray, repeats: int) -> dic
     block = add_votes(SparseBlock(indptr, levels.ravel()), n_classes)
     mass = np.random.default_rng(2).random((n_workers * n_classes, n_classes))
     annotators = update_annotators(mass, np.ones(n_classes), Rule())
-    gains = weigh_votes(Rule().votes)
 
     def ours() -> None:
-        log_prior, weights = annotators.take_logs()
-        found = evaluate_blocks([block], log_prior, weights, gains)
+        found = evaluate_blocks([block], *weigh_levels(annotators))
         update_annotators(found.level_mass, found.state_mass, Rule())
 
     ours()
