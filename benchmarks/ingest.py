@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.config import draft_config, make_source
+from pmflib.config import make_source
+from pmflib.config_draft import draft_config
 from pmflib.datasets import planted_factors, write_rating_log
 from pmflib.schema import Schema, Variable
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.etl import etl
-from pmflib.config import draft_config, load_config, make_source
+from pmflib.config import load_config, make_source
+from pmflib.config_draft import draft_config
 from pmflib.demo import RANK, compare_with_truth, write_demo_log
 from pmflib.model import JointPMF
 from pmflib.store.runs import read_run

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -361,72 +360,3 @@ def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
     known = [f.alias or n for n, f in fields.items() if n != "base"]
     close = difflib.get_close_matches(name, known, n=3)
     return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")
-
-
-def draft_config(
-    source: SourceConfig,
-    *,
-    rank: int | Literal["auto"],
-    notes: Sequence[str] = (),
-    crowd: CrowdConfig | None = None,
-    seed: int = 0,
-) -> str:
-    """Draft a configuration file for a person to review.
-
-    Parameters
-    ----------
-    source
-        Where the data are; defaults are left out.
-    rank
-        Number of latent states, or "auto".
-    notes
-        What the reviewer should look at, as comments.
-    crowd
-        How labels are found, where that is what the pipeline is for.
-    seed
-        Of the pipeline.
-
-    Returns
-    -------
-    TOML text that `load_config` reads.
-    """
-    more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
-    # what notes quote from data may hold line ends, which would end the comment
-    comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
-    return "\n".join(
-        [
-            "# What is not set here has a default; `python -m pydoc pmflib.config` shows every option.",
-            *comments,
-            *([f"seed = {seed}"] if seed else []),
-            "",
-            "[source]  # relative paths start from the folder of this file",
-            *_draft_lines(source),
-            "",
-            "[schema]",
-            'file = "schema.json"',
-            'on_unknown_level = "quarantine"  # or "missing", "error"',
-            "",
-            "[store]",
-            'path = "store"  # results, and what is needed to go on from them',
-            "",
-            "[model]",
-            f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
-            "",
-            "[evaluate]",
-            "hide = 0.2  # share of the held-out answers that are predicted from the others",
-            "",
-            *more,
-        ]
-    )
-
-
-def _draft_lines(section: _Section, *always: str) -> list[str]:
-    """Options of a section that are not the default, and some that are given always."""
-    options = section.model_dump(mode="json")
-    given = section.model_dump(mode="json", exclude_defaults=True)
-    # JSON strings, booleans and lists of strings are TOML as well
-    return [
-        f"{name} = {json.dumps(value, ensure_ascii=False)}"
-        for name, value in options.items()
-        if name in given or name in always
-    ]

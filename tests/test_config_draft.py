@@ -1,6 +1,7 @@
 import pytest
 
-from pmflib.config import draft_config, load_config, make_config, make_source
+from pmflib.config import load_config, make_config, make_source
+from pmflib.config_draft import draft_config
 from pmflib.errors import ConfigError
 
 MINIMAL = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": 2}}

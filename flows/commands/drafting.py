@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from flows.console import AsJson, out, print_json
-from pmflib.config import SourceConfig, draft_config, make_source
+from pmflib.config import SourceConfig, make_source
+from pmflib.config_draft import draft_config
 from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
 

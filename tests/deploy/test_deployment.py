@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from pmflib.config import draft_config, load_config, make_source
+from pmflib.config import load_config, make_source
+from pmflib.config_draft import draft_config
 from pmflib.demo import RANK, write_demo_log
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.runs import read_run
