@@ -16,6 +16,7 @@ from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.annotator_files import load_annotators
 from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
 from pmflib.crowd.checkpoint import load_fit, save_fit
+from pmflib.crowd.kinds import fit_kinds
 from pmflib.crowd.mapped import evaluate_stored
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.plans import plan_label_passes
@@ -24,7 +25,7 @@ from pmflib.crowd.stored import label_partition, make_worker_table
 from pmflib.ingest import Source, digest_source, find_sources
 from pmflib.parallel import Client, check_workers_see, count_threads, map_items
 from pmflib.schema import Schema
-from pmflib.solvers.annotators import Annotators
+from pmflib.solvers.annotators import Annotators, Rule
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
 from pmflib.store.runs import name_labelling, write_run
@@ -32,7 +33,7 @@ from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
 CENSUS_VERSION = 1
-VERSION = 5
+VERSION = 6
 LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"
@@ -198,15 +199,16 @@ def _write(
     sizes, classes = (schema.n_variables, schema[0].cardinality), schema[0].levels
     groups = group_answers(config, store, dataset)
     found = None if annotators is None else load_annotators(store.locate(annotators) / ANNOTATORS)
+    rule = RULES[config.crowd.method] if found is None else found[0].rule
     with open_workers(config, address) as (client, limit):
-        plan = plan_label_passes(groups, *sizes, count_threads(client))
+        plan = plan_label_passes(groups, *sizes, count_threads(client), n_kinds=rule.kinds)
         plan.check(limit)
         if found is None or config.crowd.em:
             evaluate = evaluate_stored(client, groups, *sizes, (limit - plan.needed) // 2)
-            fit = _pass_over(evaluate, config, sizes, found, work)
+            fit = _pass_over(evaluate, config, rule, sizes, found, work)
         else:
             start = found[0]
-            fit = CrowdFit(start, start.mass.reshape(-1, sizes[1]), (), (), True)
+            fit = CrowdFit(start, start.mass.reshape(-1, start.states.size), (), (), True)
         n_answers = _label(client, store, dataset, classes, fit, folder)
     table = make_worker_table(schema.names, fit.annotators, n_answers, classes)
     pq.write_table(table, folder / WORKERS, compression="zstd")
@@ -219,6 +221,7 @@ def _write(
         "classes": list(classes),
         "prior": fit.annotators.prior.tolist(),
         "strength": fit.annotators.strength,
+        "kinds": fit.annotators.n_kinds,
         "passes": len(fit.moved),
         "converged": fit.converged,
     }
@@ -227,34 +230,45 @@ def _write(
 def _pass_over(
     evaluate: Evaluate,
     config: PipelineConfig,
+    rule: Rule,
     sizes: tuple[int, int],
     found: tuple[Annotators, np.random.Generator] | None,
     work: Path,
 ) -> CrowdFit:
     """Estimate annotators by passes: from the votes, or after what pairs of workers gave."""
-    method = config.crowd.method
-    max_passes, tol = limit_passes(method, config.em.max_passes, config.em.tol)
-    rule = RULES[method] if found is None else found[0].rule
-    begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
-    if begun is None and found is not None:
-        begun = begin_passes(
+    max_passes, tol = limit_passes(config.crowd.method, config.em.max_passes, config.em.tol)
+    limits: dict[str, Any] = {"max_passes": max_passes, "tol": tol}
+
+    def keep(limit: int, number: int, fit: CrowdFit) -> None:
+        _keep_and_tell(work / STARTS.format(number), limit, fit)
+
+    def recall(number: int) -> CrowdFit | None:
+        return load_fit(work / STARTS.format(number), rule)
+
+    if found is None:
+        fit = fit_kinds(
             evaluate,
-            *found,
-            max_passes=max_passes,
-            tol=tol,
-            keep=lambda number, fit: _keep_and_tell(work / STARTS.format(number), 0, fit),
-            recall=lambda number: load_fit(work / STARTS.format(number), rule),
+            sizes[0],
+            rule,
+            n_classes=sizes[1],
+            **limits,
+            keep=partial(keep, max_passes),
+            recall=recall,
         )
-    fit = run_passes(
-        evaluate,
-        sizes[0],
-        rule,
-        n_classes=sizes[1],
-        start=begun,
-        max_passes=max_passes,
-        tol=tol,
-        on_pass=partial(_keep_and_tell, work / STATE, max_passes),
-    )
+    else:
+        begun = load_fit(work / STATE, rule)
+        begun = begun or begin_passes(
+            evaluate, *found, **limits, keep=partial(keep, 0), recall=recall
+        )
+        fit = run_passes(
+            evaluate,
+            sizes[0],
+            rule,
+            n_classes=sizes[1],
+            start=begun,
+            **limits,
+            on_pass=partial(_keep_and_tell, work / STATE, max_passes),
+        )
     report("aggregate", len(fit.moved), len(fit.moved))
     return fit
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
+from pmflib.crowd.kinds import fit_kinds
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
     CrowdFit,
@@ -33,7 +35,7 @@ PassMethod: TypeAlias = Literal["auto", "dawid_skene", "mv_em", "one_coin", "bal
 Method: TypeAlias = PassMethod | Literal["majority"] | MomentMethod
 
 RULES: dict[str, Rule] = {
-    "auto": Rule(),
+    "auto": Rule(kinds=2),
     "dawid_skene": Rule(strength=0.0, variational=False, votes=0.0),
     "mv_em": Rule(strength=0.0, variational=False, balanced=True, votes=0.0),
     "one_coin": Rule(one_coin=True),
@@ -69,10 +71,11 @@ def aggregate(
         Columns task, worker, label: a pandas frame, an Arrow table, a mapping of columns; or `Answers`.
     method
         "auto": Dawid-Skene whose confusion matrices are shrunk, by a strength that is learnt, toward that of all
-        workers who are right as often, with the votes as evidence of their own. "balanced": the same with equally
-        probable classes. "one_coin": the same with one probability of being right per worker. "dawid_skene": maximum
-        likelihood from the votes on. "mv_em": the same with equally probable classes and ten passes, as published.
-        "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
+        workers who are right as often, with the votes as evidence of their own, and with two kinds of tasks of every
+        class where the answers ask for them: see `fit_kinds`. "balanced": the same with equally probable classes, and
+        one kind. "one_coin": the same with one probability of being right per worker, and one kind. "dawid_skene":
+        maximum likelihood from the votes on. "mv_em": the same with equally probable classes and ten passes, as
+        published. "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
         `fit_moments`.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
@@ -163,17 +166,11 @@ def fit_annotators(
     max_passes: int,
     tol: float,
 ) -> tuple[CrowdFit, FloatArray]:
-    """Estimate annotators in memory, and the posterior of every task under them."""
+    """Estimate annotators in memory, from the votes or from a start, and the posterior of every task under them."""
     blocks = _cut(answers)
-    fit = run_passes(
-        _evaluate_on(blocks),
-        answers.n_workers,
-        rule,
-        n_classes=answers.n_classes,
-        start=start,
-        max_passes=max_passes,
-        tol=tol,
-    )
+    sizes = _evaluate_on(blocks), answers.n_workers, rule
+    begin = fit_kinds if start is None else partial(run_passes, start=start)
+    fit = begin(*sizes, n_classes=answers.n_classes, max_passes=max_passes, tol=tol)
     return fit, _score(answers, blocks, fit.annotators)
 
 

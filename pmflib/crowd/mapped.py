@@ -46,7 +46,7 @@ def evaluate_stored(
         if not items:
             return EMStatistics.zero(len(weights), log_prior.size)
         return run_blocks(
-            client, evaluate_group, items, EMStatistics.merge, log_prior, weights, gains
+            client, evaluate_group, items, EMStatistics.merge, n_classes, log_prior, weights, gains
         )
 
     return evaluate

@@ -16,7 +16,7 @@ from pmflib.errors import PmfError
 from pmflib.solvers.annotators import Annotators, Rule, update_annotators
 
 Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
-"""Sufficient statistics of all items, under weights of the classes, of answers, and of a class by its votes."""
+"""Sufficient statistics of all items, under weights of the states, of answers, and of a class by its votes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +28,12 @@ class CrowdFit:
     annotators
         The last update.
     answers
-        float64 of shape (n_annotators * n_classes, n_classes), what it was made from: answers of each annotator and
-        kind, by posterior class.
+        float64 of shape (n_annotators * n_classes, n_states), what it was made from: answers of each annotator and
+        sort, by posterior state.
     log_likelihoods
         Before each pass but the first, nats per item; of votes and answers together.
     moved
-        Share of the answers' posterior mass that each pass after the first has moved between classes.
+        Share of the answers' posterior mass that each pass after the first has moved between states.
     converged
         Whether the last of them was below the tolerance.
     """
@@ -68,11 +68,11 @@ def run_passes(
         How annotators are estimated.
     start
         Annotators to go on from, or passes that were made already, to the same bits; None begins with the shares of the
-        votes.
+        votes. How many kinds of items there are, is theirs; one from the votes.
     max_passes
         Limit of passes, at least 1.
     tol
-        Stop when a pass moves less than this share of the answers between classes, at least 0.
+        Stop when a pass moves less than this share of the answers between states, at least 0.
     on_pass
         Called after each pass but the first: progress.
 
@@ -84,18 +84,20 @@ def run_passes(
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
     gains = weigh_votes(rule.votes)
-    fit = (
-        start
-        if isinstance(start, CrowdFit)
-        else _begin(evaluate, n_annotators, rule, n_classes, start)
-    )
+    if isinstance(start, CrowdFit):
+        fit = start
+    elif start is None:
+        fit = begin_with_votes(evaluate, n_annotators, rule, n_classes)
+    else:
+        fit = CrowdFit(start, start.mass.reshape(-1, start.states.size), (), (), False)
     while len(fit.moved) < max_passes and not fit.converged:
         log_prior, weights = fit.annotators.take_logs()
         statistics = evaluate(log_prior, weights, gains)
         answers = statistics.level_mass
         moved = float(np.abs(answers - fit.answers).sum() / 2 / max(answers.sum(), 1.0))
+        known = fit.annotators
         annotators = update_annotators(
-            answers, statistics.state_mass, rule, fit.annotators.strength
+            answers, statistics.state_mass, rule, known.strength, n_kinds=known.n_kinds
         )
         mean = statistics.log_likelihood / max(statistics.n_rows, 1)
         seen = (*fit.log_likelihoods, mean), (*fit.moved, moved)
@@ -105,12 +107,14 @@ def run_passes(
     return fit
 
 
-def _begin(
-    evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int, start: Annotators | None
-) -> CrowdFit:
-    """Stand before the first pass: at given annotators, or at those of the shares of the votes."""
-    if start is not None:
-        return CrowdFit(start, start.mass.reshape(-1, n_classes), (), (), False)
+def begin_with_votes(evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int) -> CrowdFit:
+    """Stand before the first pass, at the annotators of the shares of the votes.
+
+    Parameters
+    ----------
+    evaluate, n_annotators, rule, n_classes
+        As for `run_passes`.
+    """
     silent = np.zeros((n_annotators * n_classes, n_classes))
     statistics = evaluate(np.zeros(n_classes), silent, share_votes())
     answers = statistics.level_mass
@@ -118,7 +122,7 @@ def _begin(
 
 
 def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights of the classes, (n_classes,), of answers, (n_levels, n_classes), and of numbers of votes; nats."""
+    """Weights of the states, (n_states,), of answers, (n_levels, n_states), and of numbers of votes; nats."""
     return *annotators.take_logs(), weigh_votes(annotators.rule.votes)
 
 
@@ -133,11 +137,13 @@ def evaluate_blocks(
 def _evaluate(
     block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> EMStatistics:
-    offsets = np.arange(0, len(weights) + 1, log_prior.size)
+    n_classes = block.n_classes
+    offsets = np.arange(0, len(weights) + 1, n_classes)
     if not gains.any():
         return em_statistics(block.answers, offsets, log_prior, weights)
     log_priors, peaks = block.weigh_strata(gains)
-    log_priors += log_prior
+    # every kind of a class has its votes
+    log_priors = np.tile(log_priors, log_prior.size // n_classes) + log_prior
     found = em_statistics(block.answers, offsets, log_priors, weights, block.strata)
     return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
 
@@ -151,13 +157,14 @@ def score_items(
     """
     from pmflib.em.row_tables import score_block
 
-    answers, n_classes = block.answers, log_prior.size
+    answers, n_classes = block.answers, block.n_classes
+    n_kinds = log_prior.size // n_classes
     offsets = np.arange(0, len(weights) + 1, n_classes)
-    log_probs, posteriors = np.empty(answers.n_rows), np.empty((answers.n_rows, n_classes))
+    log_probs, posteriors = np.empty(answers.n_rows), np.empty((answers.n_rows, log_prior.size))
     if answers.n_rows:
-        log_priors = log_prior + block.weigh_strata(gains)[0]
+        log_priors = log_prior + np.tile(block.weigh_strata(gains)[0], n_kinds)
         score_block(answers, offsets, log_priors, weights, log_probs, posteriors, block.strata)
-    return posteriors
+    return np.asarray(posteriors.reshape(-1, n_kinds, n_classes).sum(axis=1))
 
 
 def score_votes(block: VotedBlock, n_annotators: int, n_classes: int) -> FloatArray:

@@ -16,7 +16,12 @@ TABLE_COPIES = {"designated": 23, "one_pair": 9, "cnmf": 9}
 
 
 def plan_label_passes(
-    groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, n_threads: int
+    groups: Sequence[Sequence[BlockReference]],
+    n_workers: int,
+    n_classes: int,
+    n_threads: int,
+    *,
+    n_kinds: int = 1,
 ) -> MemoryPlan:
     """Memory of passes over a label log that is read again each time, and of labelling it.
 
@@ -26,12 +31,14 @@ def plan_label_passes(
         Blocks that are worked on together.
     n_workers, n_classes, n_threads
         Sizes.
+    n_kinds
+        Kinds of tasks of every class.
     """
-    parts = dict(plan_em(n_workers * n_classes, n_classes, n_threads).parts)
+    parts = dict(plan_em(n_workers * n_classes, n_kinds * n_classes, n_threads).parts)
     n_rows = min(max(map(_count_rows, groups), default=0), max(1, MOST_CELLS // n_classes))
     parts["answers of a group of tasks, by every thread"] = n_threads * _weigh_group(groups)
     # at worst every task is a stratum of its own; weights of strata, and what is made of them
-    table = 8 * n_classes * n_rows
+    table = 8 * n_kinds * n_classes * n_rows
     parts[f"votes of {n_rows:,} tasks and their strata, by every thread"] = n_threads * 7 * table
     return MemoryPlan(
         "passes over the answers",

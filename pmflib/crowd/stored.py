@@ -83,12 +83,12 @@ def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
 
 def evaluate_group(
     group: Sequence[BlockReference] | Sequence[VotedBlock],
+    n_classes: int,
     log_prior: FloatArray,
     weights: FloatArray,
     gains: FloatArray,
 ) -> EMStatistics:
     """Sufficient statistics of a group, loaded or not."""
-    n_classes = log_prior.size
     read = [item for item in group if isinstance(item, BlockReference)]
     blocks = [item for item in group if isinstance(item, VotedBlock)]
     if read:
@@ -112,7 +112,7 @@ def label_partition(
     classes
         Labels that there are.
     log_prior, weights, gains
-        Of the classes, of answers, and of a class by its votes.
+        Of the states, of answers, and of a class by its votes.
 
     Returns
     -------

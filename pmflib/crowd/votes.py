@@ -40,6 +40,11 @@ class VotedBlock:
     tallies: IntArray
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.tallies.shape[1])
+
+    @property
     def nbytes(self) -> int:
         """Size in bytes."""
         return self.answers.nbytes + self.strata.nbytes + self.tallies.nbytes

@@ -3,13 +3,17 @@
 Every column of a confusion matrix, the PMF of an annotator's answers to items of one class, has a Dirichlet prior. Its
 mean is the column that all annotators have together, but for how often this annotator is right: of that, answers to
 items of all classes tell together, so that few do. How far annotators differ otherwise says how strong that prior is.
+
+A class may have items of several kinds, which annotators answer in different ways: a latent state is a kind of a class.
+States are in the order of their kinds, then of their classes: state ``s`` is of class ``s % n_classes``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import gammaln
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
@@ -29,6 +33,8 @@ HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
 SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
+BLUR = 0.3
+"""Power of the probabilities of answers to items of the second kind, to begin with: nearer to guesses."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class Rule:
         Weight of the votes as evidence of their own, as if of so many more annotators; at least 0. It keeps an item's
         posterior near its votes where the annotators' answers say little about them, or mistakes have a common cause.
         The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
+    kinds
+        Most kinds of items of a class that are told apart, 1 or 2; a second is only where the answers ask for it.
     """
 
     strength: float | None = None
@@ -58,11 +66,20 @@ class Rule:
     balanced: bool = False
     one_coin: bool = False
     votes: float = 1.5
+    kinds: int = 1
 
     def __post_init__(self) -> None:
         for name, value in (("strength", self.strength), ("votes", self.votes)):
             if value is not None and not 0 <= value < np.inf:
                 raise PmfError(f"{name} is {value}; give a finite number of at least 0")
+        if self.kinds not in (1, 2):
+            raise PmfError(f"kinds is {self.kinds}; give 1 or 2")
+        if self.kinds > 1 and (self.one_coin or self.balanced or self.strength == 0):
+            raise PmfError(
+                f"kinds is {self.kinds}, with strength {self.strength}, one_coin {self.one_coin} and balanced "
+                f"{self.balanced}; give 1, or leave these as they are: a second kind takes matrices that are free and "
+                "shrunk, and a class prior that is free"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +89,9 @@ class Annotators:
     Parameters
     ----------
     states
-        float64 of shape (n_classes,), of the class prior.
+        float64 of shape (n_states,), of the probabilities of the states: kinds of items, times classes.
     mass
-        float64 of shape (n_annotators, n_classes, n_classes), of the answers (second axis) by true class (third).
+        float64 of shape (n_annotators, n_classes, n_states), of the answers (second axis) by true state (third).
     strength
         How alike annotators are, in answers, given or as learnt: the pseudo-answers in each column of ``mass``.
     rule
@@ -87,44 +104,116 @@ class Annotators:
     rule: Rule
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.mass.shape[1])
+
+    @property
+    def n_kinds(self) -> int:
+        """Kinds of items of every class that are told apart."""
+        return self.states.size // max(self.n_classes, 1)
+
+    @property
     def prior(self) -> FloatArray:
         """Probabilities of the classes, (n_classes,); even where no item was seen."""
+        return np.asarray(self._state_prior.reshape(self.n_kinds, self.n_classes).sum(axis=0))
+
+    @property
+    def confusion(self) -> FloatArray:
+        """PMF of each annotator's answers by true class, the mean; uniform where nothing is known."""
+        by_state = self._state_confusion
+        if self.n_kinds == 1:
+            return by_state
+        shares = self._state_prior.reshape(self.n_kinds, self.n_classes)
+        shares = shares / shares.sum(axis=0)
+        by_kind = by_state.reshape(*by_state.shape[:2], self.n_kinds, self.n_classes)
+        return np.asarray((by_kind * shares).sum(axis=2))
+
+    @property
+    def _state_prior(self) -> FloatArray:
         if self.rule.balanced or not self.states.any():
             return np.full(self.states.size, 1.0 / self.states.size)
         return np.asarray(self.states / self.states.sum())
 
     @property
-    def confusion(self) -> FloatArray:
-        """PMF of each annotator's answers by true class, the mean; uniform where nothing is known."""
+    def _state_confusion(self) -> FloatArray:
         mass = _turn(self.mass)
         totals = mass.sum(axis=0)
-        even = 1.0 / self.states.size
+        even = 1.0 / self.n_classes
         return _turn_back(np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even))
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Weights of the class prior, (n_classes,), and of answers, (n_annotators * n_classes, n_classes); nats."""
+        """Weights of the states, (n_states,), and of answers, (n_annotators * n_classes, n_states); nats."""
         if self.rule.variational:
             weights = _take_mean_logs(self.mass)
         else:
-            weights = np.log(np.maximum(self.confusion, FLOOR))
-        return np.log(np.maximum(self.prior, FLOOR)), weights.reshape(-1, self.states.size)
+            weights = np.log(np.maximum(self._state_confusion, FLOOR))
+        return np.log(np.maximum(self._state_prior, FLOOR)), weights.reshape(-1, self.states.size)
+
+
+def split_kinds(known: Annotators) -> Annotators:
+    """Start of two kinds of items of every class: those that annotators answer as is known, and as many that they blur.
+
+    Parameters
+    ----------
+    known
+        Annotators of one kind.
+    """
+    totals = known.mass.sum(axis=1, keepdims=True)
+    blurred = known.confusion**BLUR
+    blurred *= totals / blurred.sum(axis=1, keepdims=True)
+    mass = np.concatenate([known.mass, blurred], axis=2)
+    return replace(known, states=np.tile(known.states / 2, 2), mass=mass)
+
+
+def measure_divergence(known: Annotators, answers: FloatArray) -> float:
+    """What the answers have taught of the annotators: divergence from what was known beforehand, nats.
+
+    The log-likelihood of the items under the mean logarithms, less this, is a lower bound of the logarithm of their
+    probability (but for what the prior's own parameters were chosen by), by which models of more and of fewer states
+    can be compared.
+
+    Parameters
+    ----------
+    known
+        Annotators, of a strength above 0.
+    answers
+        float64 of shape (n_annotators * n_classes, n_states), what they were estimated from.
+
+    References
+    ----------
+    Kim, Ghahramani (2012), Bayesian classifier combination; Bishop (2006), section 10.2, for the bound.
+    """
+    mass = _turn(known.mass)
+    gained = _turn(answers.reshape(known.mass.shape))
+    first = np.maximum(mass - gained, FLOOR)
+    logs = _turn(_take_mean_logs(known.mass))
+    norms = gammaln(mass.sum(axis=0)) - gammaln(first.sum(axis=0))
+    return float(norms.sum() + (gammaln(first) - gammaln(mass) + gained * logs).sum())
 
 
 def update_annotators(
-    level_mass: FloatArray, state_mass: FloatArray, rule: Rule, strength: float = FIRST_STRENGTH
+    level_mass: FloatArray,
+    state_mass: FloatArray,
+    rule: Rule,
+    strength: float = FIRST_STRENGTH,
+    *,
+    n_kinds: int = 1,
 ) -> Annotators:
     """Estimate confusion matrices and the class prior from expected counts.
 
     Parameters
     ----------
     level_mass
-        float64 of shape (n_annotators * n_classes, n_classes): answers of each annotator and kind, by posterior class.
+        float64 of shape (n_annotators * n_classes, n_states): answers of each annotator and sort, by posterior state.
     state_mass
-        float64 of shape (n_classes,): items by posterior class.
+        float64 of shape (n_states,): items by posterior state.
     rule
         What is estimated.
     strength
         The one before, where it is learnt.
+    n_kinds
+        Kinds of items of every class.
 
     Returns
     -------
@@ -144,13 +233,14 @@ def update_annotators(
     Dawid, Skene (1979), Applied Statistics 28; Minka (2000), Estimating a Dirichlet distribution, for the fixed point
     of the strength; Kim, Ghahramani (2012), Bayesian classifier combination, for the variational weights.
     """
-    n_classes = state_mass.size
-    if level_mass.ndim != 2 or level_mass.shape[1] != n_classes or len(level_mass) % n_classes:
+    n_states = state_mass.size
+    n_classes = n_states // n_kinds
+    if level_mass.ndim != 2 or level_mass.shape[1] != n_states or len(level_mass) % n_classes:
         raise SchemaError(
-            f"level_mass has shape {level_mass.shape}; the {n_classes} classes of state_mass ask for "
-            f"(n_annotators * {n_classes}, {n_classes})"
+            f"level_mass has shape {level_mass.shape}; the {n_states} states of state_mass ask for "
+            f"(n_annotators * {n_classes}, {n_states})"
         )
-    answers = _turn(level_mass.reshape(-1, n_classes, n_classes))
+    answers = _turn(level_mass.reshape(-1, n_classes, n_states))
     if rule.one_coin:
         answers = _share_evenly(answers)
     strength = strength if rule.strength is None else rule.strength
@@ -164,7 +254,7 @@ def update_annotators(
 
 
 def _turn(by_annotator: FloatArray) -> FloatArray:
-    """From (n_annotators, n_classes, n_classes) to (n_classes, n_classes, n_annotators), in which sums are fast."""
+    """From (n_annotators, n_classes, n_states) to (n_classes, n_states, n_annotators), in which sums are fast."""
     return np.ascontiguousarray(by_annotator.transpose(1, 2, 0))
 
 
@@ -184,12 +274,16 @@ def _take_mean_logs(mass: FloatArray) -> FloatArray:
 
 
 def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
-    """Confusion matrix of all annotators together, (n_classes, n_classes)."""
-    n_classes = len(answers)
-    total = answers.sum(axis=2) + SPREAD + HALF * np.eye(n_classes)
+    """Confusion matrix of all annotators together, (n_classes, n_states)."""
+    total = answers.sum(axis=2) + SPREAD + HALF * _mark_right(*answers.shape[:2])
     if one_coin:
         total = _share_evenly(total[:, :, None])[:, :, 0]
     return np.asarray(total / total.sum(axis=0))
+
+
+def _mark_right(n_classes: int, n_states: int) -> FloatArray:
+    """Where answers are right, (n_classes, n_states): 1, and 0 elsewhere."""
+    return np.tile(np.eye(n_classes), n_states // n_classes)
 
 
 def _share_evenly(answers: FloatArray) -> FloatArray:
@@ -205,24 +299,25 @@ def _share_evenly(answers: FloatArray) -> FloatArray:
 
 
 def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArray:
-    """Pooled matrix as it is for annotators who are right as often as each: (n_classes, n_classes, n_annotators).
+    """Pooled matrix as it is for annotators who are right as often as each: (n_classes, n_states, n_annotators).
 
     The odds of being right are those of the pooled matrix times a factor of the annotator, the same for all classes,
     whose logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
     """
     from pmflib.kernels.skills import step_skills
 
-    n_classes, _, n_annotators = answers.shape
+    n_classes, n_states, n_annotators = answers.shape
     if n_classes == 1:
         return np.ones_like(answers)
-    diagonal = np.arange(n_classes)
-    totals, right = answers.sum(axis=0), answers[diagonal, diagonal]
-    # answers to items of one class repeat what the annotator's own column says: more of them say no more of the skill
+    states = np.arange(n_states)
+    named = states % n_classes
+    totals, right = answers.sum(axis=0), answers[named, states]
+    # answers to items of one state repeat what the annotator's own column says: more of them say no more of the skill
     worth = (1.0 + strength) / (totals + strength)
     totals *= worth
     right *= worth
-    wrong = np.where(np.eye(n_classes, dtype=bool), 0.0, pooled).sum(axis=0)
-    odds = np.diagonal(pooled) / wrong
+    wrong = np.where(_mark_right(n_classes, n_states) > 0, 0.0, pooled).sum(axis=0)
+    odds = pooled[named, states] / wrong
     skills = np.zeros(n_annotators)
     slopes, bends = np.empty_like(skills), np.empty_like(skills)
     for _ in range(SKILL_STEPS):
@@ -230,7 +325,7 @@ def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArra
     ahead = odds[:, None] * np.exp(skills)
     missed = 1.0 / (1.0 + ahead)
     means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
-    means[diagonal, diagonal] = ahead * missed
+    means[named, states] = ahead * missed
     return means
 
 
