@@ -35,7 +35,7 @@ def measure_methods(crowd: Crowd, answers: Answers) -> dict[str, float]:
     for name, (how, options) in METHODS.items():
         found = aggregate(answers, how, **options)
         errors[name] = crowd.measure(found.prior, found.confusion)
-    rule = Rule(strength=0.0, variational=False, votes=0.0)
+    rule = Rule(strength=0.0, variational=False, votes=False)
     start = Annotators(crowd.prior, crowd.confusion, 0.0, rule)
     best = fit_annotators(answers, rule, start=start, **SETTLED)[0].annotators
     return errors | {TRUTH: crowd.measure(best.prior, best.confusion)}

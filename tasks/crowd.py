@@ -16,7 +16,6 @@ from pmflib.crowd.aggregation import RULES, limit_passes
 from pmflib.crowd.annotator_files import load_annotators
 from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
 from pmflib.crowd.checkpoint import load_fit, save_fit
-from pmflib.crowd.kinds import fit_kinds
 from pmflib.crowd.mapped import evaluate_stored
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
 from pmflib.crowd.plans import plan_label_passes
@@ -221,7 +220,6 @@ def _write(
         "classes": list(classes),
         "prior": fit.annotators.prior.tolist(),
         "strength": fit.annotators.strength,
-        "kinds": fit.annotators.n_kinds,
         "passes": len(fit.moved),
         "converged": fit.converged,
     }
@@ -237,38 +235,26 @@ def _pass_over(
 ) -> CrowdFit:
     """Estimate annotators by passes: from the votes, or after what pairs of workers gave."""
     max_passes, tol = limit_passes(config.crowd.method, config.em.max_passes, config.em.tol)
-    limits: dict[str, Any] = {"max_passes": max_passes, "tol": tol}
-
-    def keep(limit: int, number: int, fit: CrowdFit) -> None:
-        _keep_and_tell(work / STARTS.format(number), limit, fit)
-
-    def recall(number: int) -> CrowdFit | None:
-        return load_fit(work / STARTS.format(number), rule)
-
-    if found is None:
-        fit = fit_kinds(
+    begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
+    if begun is None and found is not None:
+        begun = begin_passes(
             evaluate,
-            sizes[0],
-            rule,
-            n_classes=sizes[1],
-            **limits,
-            keep=partial(keep, max_passes),
-            recall=recall,
+            *found,
+            max_passes=max_passes,
+            tol=tol,
+            keep=lambda number, fit: _keep_and_tell(work / STARTS.format(number), 0, fit),
+            recall=lambda number: load_fit(work / STARTS.format(number), rule),
         )
-    else:
-        begun = load_fit(work / STATE, rule)
-        begun = begun or begin_passes(
-            evaluate, *found, **limits, keep=partial(keep, 0), recall=recall
-        )
-        fit = run_passes(
-            evaluate,
-            sizes[0],
-            rule,
-            n_classes=sizes[1],
-            start=begun,
-            **limits,
-            on_pass=partial(_keep_and_tell, work / STATE, max_passes),
-        )
+    fit = run_passes(
+        evaluate,
+        sizes[0],
+        rule,
+        n_classes=sizes[1],
+        start=begun,
+        max_passes=max_passes,
+        tol=tol,
+        on_pass=partial(_keep_and_tell, work / STATE, max_passes),
+    )
     report("aggregate", len(fit.moved), len(fit.moved))
     return fit
 

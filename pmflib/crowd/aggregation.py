@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
-from pmflib.crowd.kinds import fit_kinds
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
     CrowdFit,
@@ -36,8 +34,8 @@ Method: TypeAlias = PassMethod | Literal["majority"] | MomentMethod
 
 RULES: dict[str, Rule] = {
     "auto": Rule(kinds=2),
-    "dawid_skene": Rule(strength=0.0, variational=False, votes=0.0),
-    "mv_em": Rule(strength=0.0, variational=False, balanced=True, votes=0.0),
+    "dawid_skene": Rule(strength=0.0, variational=False, votes=False),
+    "mv_em": Rule(strength=0.0, variational=False, balanced=True, votes=False),
     "one_coin": Rule(one_coin=True),
     "balanced": Rule(balanced=True),
 }
@@ -71,12 +69,11 @@ def aggregate(
         Columns task, worker, label: a pandas frame, an Arrow table, a mapping of columns; or `Answers`.
     method
         "auto": Dawid-Skene whose confusion matrices are shrunk, by a strength that is learnt, toward that of all
-        workers who are right as often, with the votes as evidence of their own, and with two kinds of tasks of every
-        class where the answers ask for them: see `fit_kinds`. "balanced": the same with equally probable classes, and
-        one kind. "one_coin": the same with one probability of being right per worker, and one kind. "dawid_skene":
-        maximum likelihood from the votes on. "mv_em": the same with equally probable classes and ten passes, as
-        published. "majority": shares of the votes. The others start from co-occurrences of the workers' answers: see
-        `fit_moments`.
+        workers who are right as often, with two kinds of tasks in every class, and with the votes as evidence of their
+        own. "balanced": the same with one kind, and equally probable classes. "one_coin": the same with one kind, and
+        one probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em": the
+        same with equally probable classes and ten passes, as published. "majority": shares of the votes. The others
+        start from co-occurrences of the workers' answers: see `fit_moments`.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         begin there unless others make the answers clearly likelier: see `begin_passes`.
@@ -166,11 +163,17 @@ def fit_annotators(
     max_passes: int,
     tol: float,
 ) -> tuple[CrowdFit, FloatArray]:
-    """Estimate annotators in memory, from the votes or from a start, and the posterior of every task under them."""
+    """Estimate annotators in memory, and the posterior of every task under them."""
     blocks = _cut(answers)
-    sizes = _evaluate_on(blocks), answers.n_workers, rule
-    begin = fit_kinds if start is None else partial(run_passes, start=start)
-    fit = begin(*sizes, n_classes=answers.n_classes, max_passes=max_passes, tol=tol)
+    fit = run_passes(
+        _evaluate_on(blocks),
+        answers.n_workers,
+        rule,
+        n_classes=answers.n_classes,
+        start=start,
+        max_passes=max_passes,
+        tol=tol,
+    )
     return fit, _score(answers, blocks, fit.annotators)
 
 
@@ -215,6 +218,6 @@ def _take_majority(answers: Answers) -> Aggregation:
     rows = np.repeat(np.arange(answers.n_tasks), np.diff(answers.block.indptr))
     np.add.at(counted, answers.block.indices, posterior[rows])
     states = posterior[np.diff(answers.block.indptr) > 0].sum(axis=0) + 1.0
-    rule = Rule(strength=0.0, variational=False, votes=0.0)
+    rule = Rule(strength=0.0, variational=False, votes=False)
     annotators = Annotators(states, counted.reshape(-1, sizes[1], sizes[1]), 0.0, rule)
     return Aggregation(answers, posterior, annotators.prior, annotators.confusion, "majority")

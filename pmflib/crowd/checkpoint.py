@@ -20,6 +20,7 @@ def save_fit(path: Path, fit: CrowdFit) -> None:
         "states": found.states,
         "mass": found.mass,
         "strength": np.array(found.strength),
+        "votes": np.array(found.votes),
         "answers": fit.answers,
         "log_likelihoods": np.array(fit.log_likelihoods),
         "moved": np.array(fit.moved),
@@ -32,7 +33,8 @@ def load_fit(path: Path, rule: Rule) -> CrowdFit | None:
     """Read what `save_fit` wrote, to the same bits; None if there is none that can be used."""
     if (arrays := load_arrays(path)) is None:
         return None
-    found = Annotators(arrays["states"], arrays["mass"], float(arrays["strength"]), rule)
+    scalars = float(arrays["strength"]), rule, float(arrays["votes"])
+    found = Annotators(arrays["states"], arrays["mass"], *scalars)
     log_likelihoods, moved = (tuple(arrays[name].tolist()) for name in ("log_likelihoods", "moved"))
     return CrowdFit(found, arrays["answers"], log_likelihoods, moved, bool(arrays["converged"]))
 

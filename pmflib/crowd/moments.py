@@ -177,4 +177,4 @@ def _fit_coupled(pairs: WorkerPairs) -> Annotators:
 
 
 def _hold(prior: FloatArray, confusion: FloatArray) -> Annotators:
-    return Annotators(prior, confusion, 0.0, Rule(strength=0.0, variational=False, votes=0.0))
+    return Annotators(prior, confusion, 0.0, Rule(strength=0.0, variational=False, votes=False))

@@ -13,7 +13,7 @@ from pmflib.blocks import SparseBlock
 from pmflib.crowd.votes import VotedBlock, share_votes, weigh_votes
 from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.errors import PmfError
-from pmflib.solvers.annotators import Annotators, Rule, update_annotators
+from pmflib.solvers.annotators import Annotators, Rule, split_kinds, update_annotators
 
 Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
 """Sufficient statistics of all items, under weights of the states, of answers, and of a class by its votes."""
@@ -28,8 +28,8 @@ class CrowdFit:
     annotators
         The last update.
     answers
-        float64 of shape (n_annotators * n_classes, n_states), what it was made from: answers of each annotator and
-        sort, by posterior state.
+        float64 of shape (n_annotators * n_classes, n_states), what it was made from: each annotator's answers of each
+        label, by posterior state.
     log_likelihoods
         Before each pass but the first, nats per item; of votes and answers together.
     moved
@@ -68,7 +68,7 @@ def run_passes(
         How annotators are estimated.
     start
         Annotators to go on from, or passes that were made already, to the same bits; None begins with the shares of the
-        votes. How many kinds of items there are, is theirs; one from the votes.
+        votes.
     max_passes
         Limit of passes, at least 1.
     tol
@@ -83,21 +83,18 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    gains = weigh_votes(rule.votes)
-    if isinstance(start, CrowdFit):
-        fit = start
-    elif start is None:
-        fit = begin_with_votes(evaluate, n_annotators, rule, n_classes)
-    else:
-        fit = CrowdFit(start, start.mass.reshape(-1, start.states.size), (), (), False)
+    fit = (
+        start
+        if isinstance(start, CrowdFit)
+        else _begin(evaluate, n_annotators, rule, n_classes, start)
+    )
     while len(fit.moved) < max_passes and not fit.converged:
-        log_prior, weights = fit.annotators.take_logs()
-        statistics = evaluate(log_prior, weights, gains)
+        statistics = evaluate(*weigh_levels(fit.annotators))
         answers = statistics.level_mass
-        moved = float(np.abs(answers - fit.answers).sum() / 2 / max(answers.sum(), 1.0))
-        known = fit.annotators
+        change = (answers - fit.answers).reshape(-1, rule.kinds, n_classes).sum(axis=1)
+        moved = float(np.abs(change).sum() / 2 / max(answers.sum(), 1.0))
         annotators = update_annotators(
-            answers, statistics.state_mass, rule, known.strength, n_kinds=known.n_kinds
+            answers, statistics.state_mass, rule, fit.annotators.strength
         )
         mean = statistics.log_likelihood / max(statistics.n_rows, 1)
         seen = (*fit.log_likelihoods, mean), (*fit.moved, moved)
@@ -107,23 +104,24 @@ def run_passes(
     return fit
 
 
-def begin_with_votes(evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int) -> CrowdFit:
-    """Stand before the first pass, at the annotators of the shares of the votes.
-
-    Parameters
-    ----------
-    evaluate, n_annotators, rule, n_classes
-        As for `run_passes`.
-    """
-    silent = np.zeros((n_annotators * n_classes, n_classes))
-    statistics = evaluate(np.zeros(n_classes), silent, share_votes())
-    answers = statistics.level_mass
-    return CrowdFit(update_annotators(answers, statistics.state_mass, rule), answers, (), (), False)
+def _begin(
+    evaluate: Evaluate, n_annotators: int, rule: Rule, n_classes: int, start: Annotators | None
+) -> CrowdFit:
+    """Stand before the first pass: at given annotators, or at those of the shares of the votes."""
+    if start is None:
+        silent = np.zeros((n_annotators * n_classes, n_classes))
+        statistics = evaluate(np.zeros(n_classes), silent, share_votes())
+        answers = statistics.level_mass
+        alike = update_annotators(answers, statistics.state_mass, replace(rule, kinds=1))
+        if rule.kinds == 1:
+            return CrowdFit(alike, answers, (), (), False)
+        start = split_kinds(alike)
+    return CrowdFit(start, start.mass.reshape(-1, start.states.size), (), (), False)
 
 
 def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weights of the states, (n_states,), of answers, (n_levels, n_states), and of numbers of votes; nats."""
-    return *annotators.take_logs(), weigh_votes(annotators.rule.votes)
+    return *annotators.take_logs(), weigh_votes(annotators.votes)
 
 
 def evaluate_blocks(
@@ -137,13 +135,12 @@ def evaluate_blocks(
 def _evaluate(
     block: VotedBlock, log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> EMStatistics:
-    n_classes = block.n_classes
-    offsets = np.arange(0, len(weights) + 1, n_classes)
+    offsets = np.arange(0, len(weights) + 1, block.n_classes)
     if not gains.any():
         return em_statistics(block.answers, offsets, log_prior, weights)
     log_priors, peaks = block.weigh_strata(gains)
-    # every kind of a class has its votes
-    log_priors = np.tile(log_priors, log_prior.size // n_classes) + log_prior
+    # items of all kinds of a class have its votes
+    log_priors = np.tile(log_priors, log_prior.size // block.n_classes) + log_prior
     found = em_statistics(block.answers, offsets, log_priors, weights, block.strata)
     return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
 
@@ -162,7 +159,7 @@ def score_items(
     offsets = np.arange(0, len(weights) + 1, n_classes)
     log_probs, posteriors = np.empty(answers.n_rows), np.empty((answers.n_rows, log_prior.size))
     if answers.n_rows:
-        log_priors = log_prior + np.tile(block.weigh_strata(gains)[0], n_kinds)
+        log_priors = np.tile(block.weigh_strata(gains)[0], n_kinds) + log_prior
         score_block(answers, offsets, log_priors, weights, log_probs, posteriors, block.strata)
     return np.asarray(posteriors.reshape(-1, n_kinds, n_classes).sum(axis=1))
 

@@ -4,8 +4,8 @@ Every column of a confusion matrix, the PMF of an annotator's answers to items o
 mean is the column that all annotators have together, but for how often this annotator is right: of that, answers to
 items of all classes tell together, so that few do. How far annotators differ otherwise says how strong that prior is.
 
-A class may have items of several kinds, which annotators answer in different ways: a latent state is a kind of a class.
-States are in the order of their kinds, then of their classes: state ``s`` is of class ``s % n_classes``.
+A class may have items of two kinds, which annotators answer in different ways: a latent state is a kind of a class.
+States are in the order of the kinds, then of the classes: state ``s`` is of class ``s % n_classes``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import gammaln
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
@@ -33,6 +32,10 @@ HALF = 0.5
 """Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
 SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
+VOTES = 0.75
+"""Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd_stress.py."""
+SCARCITY = 20.0
+"""What is added to it, divided by the mean number of answers of an annotator."""
 BLUR = 0.3
 """Power of the probabilities of answers to items of the second kind, to begin with: nearer to guesses."""
 
@@ -54,31 +57,30 @@ class Rule:
     one_coin
         Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
     votes
-        Weight of the votes as evidence of their own, as if of so many more annotators; at least 0. It keeps an item's
-        posterior near its votes where the annotators' answers say little about them, or mistakes have a common cause.
-        The default was chosen on drawn logs: see benchmarks/crowd_stress.py.
+        Whether the votes are evidence of their own. It keeps an item's posterior near its votes where the annotators'
+        answers say little about them, or mistakes have a common cause.
     kinds
-        Most kinds of items of a class that are told apart, 1 or 2; a second is only where the answers ask for it.
+        Kinds of items of every class that are told apart, 1 or 2. Where items differ otherwise than in their class,
+        answers depend on each other given the class, and one state per class would be used for that: two classes come
+        to share one, and a class to fill two. With states to spare, classes stay what the votes say they are.
     """
 
     strength: float | None = None
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
-    votes: float = 1.5
+    votes: bool = True
     kinds: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("strength", self.strength), ("votes", self.votes)):
-            if value is not None and not 0 <= value < np.inf:
-                raise PmfError(f"{name} is {value}; give a finite number of at least 0")
+        if self.strength is not None and not 0 <= self.strength < np.inf:
+            raise PmfError(f"strength is {self.strength}; give a finite number of at least 0")
         if self.kinds not in (1, 2):
             raise PmfError(f"kinds is {self.kinds}; give 1 or 2")
-        if self.kinds > 1 and (self.one_coin or self.balanced or self.strength == 0):
+        if self.kinds == 2 and (self.one_coin or self.balanced or self.strength == 0):
             raise PmfError(
-                f"kinds is {self.kinds}, with strength {self.strength}, one_coin {self.one_coin} and balanced "
-                f"{self.balanced}; give 1, or leave these as they are: a second kind takes matrices that are free and "
-                "shrunk, and a class prior that is free"
+                f"kinds is 2, with strength {self.strength}, one_coin {self.one_coin} and balanced {self.balanced}; "
+                "give 1, or leave these as they are: kinds are told apart by matrices that are free, and shrunk"
             )
 
 
@@ -89,45 +91,37 @@ class Annotators:
     Parameters
     ----------
     states
-        float64 of shape (n_states,), of the probabilities of the states: kinds of items, times classes.
+        float64 of shape (n_states,), of the probabilities of the states: as many for each class as the rule has kinds.
     mass
         float64 of shape (n_annotators, n_classes, n_states), of the answers (second axis) by true state (third).
     strength
         How alike annotators are, in answers, given or as learnt: the pseudo-answers in each column of ``mass``.
     rule
         How they were estimated.
+    votes
+        Weight of the votes beside the answers, as if of so many more annotators.
     """
 
     states: FloatArray
     mass: FloatArray
     strength: float
     rule: Rule
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return int(self.mass.shape[1])
-
-    @property
-    def n_kinds(self) -> int:
-        """Kinds of items of every class that are told apart."""
-        return self.states.size // max(self.n_classes, 1)
+    votes: float = 0.0
 
     @property
     def prior(self) -> FloatArray:
         """Probabilities of the classes, (n_classes,); even where no item was seen."""
-        return np.asarray(self._state_prior.reshape(self.n_kinds, self.n_classes).sum(axis=0))
+        return np.asarray(self._state_prior.reshape(self.rule.kinds, -1).sum(axis=0))
 
     @property
     def confusion(self) -> FloatArray:
         """PMF of each annotator's answers by true class, the mean; uniform where nothing is known."""
         by_state = self._state_confusion
-        if self.n_kinds == 1:
+        if self.rule.kinds == 1:
             return by_state
-        shares = self._state_prior.reshape(self.n_kinds, self.n_classes)
-        shares = shares / shares.sum(axis=0)
-        by_kind = by_state.reshape(*by_state.shape[:2], self.n_kinds, self.n_classes)
-        return np.asarray((by_kind * shares).sum(axis=2))
+        shares = self._state_prior.reshape(self.rule.kinds, -1)
+        by_kind = by_state.reshape(*by_state.shape[:2], *shares.shape)
+        return np.asarray((by_kind * (shares / shares.sum(axis=0))).sum(axis=2))
 
     @property
     def _state_prior(self) -> FloatArray:
@@ -139,7 +133,7 @@ class Annotators:
     def _state_confusion(self) -> FloatArray:
         mass = _turn(self.mass)
         totals = mass.sum(axis=0)
-        even = 1.0 / self.n_classes
+        even = 1.0 / len(mass)
         return _turn_back(np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even))
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
@@ -151,69 +145,40 @@ class Annotators:
         return np.log(np.maximum(self._state_prior, FLOOR)), weights.reshape(-1, self.states.size)
 
 
-def split_kinds(known: Annotators) -> Annotators:
-    """Start of two kinds of items of every class: those that annotators answer as is known, and as many that they blur.
+def split_kinds(alike: Annotators) -> Annotators:
+    """Start with two kinds of items of every class, as many of each: answered as is known, and nearer to guesses.
 
     Parameters
     ----------
-    known
-        Annotators of one kind.
+    alike
+        Annotators for whom all items of a class are of one kind.
     """
-    totals = known.mass.sum(axis=1, keepdims=True)
-    blurred = known.confusion**BLUR
-    blurred *= totals / blurred.sum(axis=1, keepdims=True)
-    mass = np.concatenate([known.mass, blurred], axis=2)
-    return replace(known, states=np.tile(known.states / 2, 2), mass=mass)
-
-
-def measure_divergence(known: Annotators, answers: FloatArray) -> float:
-    """What the answers have taught of the annotators: divergence from what was known beforehand, nats.
-
-    The log-likelihood of the items under the mean logarithms, less this, is a lower bound of the logarithm of their
-    probability (but for what the prior's own parameters were chosen by), by which models of more and of fewer states
-    can be compared.
-
-    Parameters
-    ----------
-    known
-        Annotators, of a strength above 0.
-    answers
-        float64 of shape (n_annotators * n_classes, n_states), what they were estimated from.
-
-    References
-    ----------
-    Kim, Ghahramani (2012), Bayesian classifier combination; Bishop (2006), section 10.2, for the bound.
-    """
-    mass = _turn(known.mass)
-    gained = _turn(answers.reshape(known.mass.shape))
-    first = np.maximum(mass - gained, FLOOR)
-    logs = _turn(_take_mean_logs(known.mass))
-    norms = gammaln(mass.sum(axis=0)) - gammaln(first.sum(axis=0))
-    return float(norms.sum() + (gammaln(first) - gammaln(mass) + gained * logs).sum())
+    blurred = alike.confusion**BLUR
+    blurred *= alike.mass.sum(axis=1, keepdims=True) / blurred.sum(axis=1, keepdims=True)
+    return replace(
+        alike,
+        states=np.tile(alike.states / 2, 2),
+        mass=np.concatenate([alike.mass, blurred], axis=2),
+        rule=replace(alike.rule, kinds=2),
+    )
 
 
 def update_annotators(
-    level_mass: FloatArray,
-    state_mass: FloatArray,
-    rule: Rule,
-    strength: float = FIRST_STRENGTH,
-    *,
-    n_kinds: int = 1,
+    level_mass: FloatArray, state_mass: FloatArray, rule: Rule, strength: float = FIRST_STRENGTH
 ) -> Annotators:
     """Estimate confusion matrices and the class prior from expected counts.
 
     Parameters
     ----------
     level_mass
-        float64 of shape (n_annotators * n_classes, n_states): answers of each annotator and sort, by posterior state.
+        float64 of shape (n_annotators * n_classes, n_states): each annotator's answers of each label, by posterior
+        state.
     state_mass
         float64 of shape (n_states,): items by posterior state.
     rule
         What is estimated.
     strength
         The one before, where it is learnt.
-    n_kinds
-        Kinds of items of every class.
 
     Returns
     -------
@@ -234,23 +199,32 @@ def update_annotators(
     of the strength; Kim, Ghahramani (2012), Bayesian classifier combination, for the variational weights.
     """
     n_states = state_mass.size
-    n_classes = n_states // n_kinds
+    n_classes = n_states // rule.kinds
     if level_mass.ndim != 2 or level_mass.shape[1] != n_states or len(level_mass) % n_classes:
         raise SchemaError(
             f"level_mass has shape {level_mass.shape}; the {n_states} states of state_mass ask for "
             f"(n_annotators * {n_classes}, {n_states})"
         )
     answers = _turn(level_mass.reshape(-1, n_classes, n_states))
+    votes = _weigh_votes(answers) if rule.votes else 0.0
     if rule.one_coin:
         answers = _share_evenly(answers)
     strength = strength if rule.strength is None else rule.strength
     states = state_mass + (1.0 if strength else 0.0)
     if not strength:
-        return Annotators(states, _turn_back(answers), strength, rule)
+        return Annotators(states, _turn_back(answers), strength, rule, votes)
     means = _tilt(answers, _pool(answers, rule.one_coin), strength)
     if rule.strength is None:
         strength = _learn_strength(answers, means, strength)
-    return Annotators(states, _turn_back(answers + strength * means), strength, rule)
+    return Annotators(states, _turn_back(answers + strength * means), strength, rule, votes)
+
+
+def _weigh_votes(answers: FloatArray) -> float:
+    """Weight of the votes: the larger the fewer answers there are of an annotator, for these are then little known."""
+    given = answers.sum(axis=(0, 1))
+    # masses of posteriors, which add up to numbers of answers but for rounding
+    n_answers = max(round(float(given.sum())), 1)
+    return VOTES + SCARCITY * int((given > 0.5).sum()) / n_answers
 
 
 def _turn(by_annotator: FloatArray) -> FloatArray:

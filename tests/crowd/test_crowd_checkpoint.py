@@ -13,7 +13,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("rule", [Rule(), Rule(strength=0.0, variational=False, votes=0.0)])
+@pytest.mark.parametrize("rule", [Rule(), Rule(strength=0.0, variational=False, votes=False)])
 def test_save_fit__passes_go_on_to_the_same_bits(tmp_path, rule):
     rng = np.random.default_rng(0)
     log, _ = draw_log(rng, n_tasks=200, n_workers=12, n_classes=3, n_answers=4)

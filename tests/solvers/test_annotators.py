@@ -207,5 +207,8 @@ def test_update_annotators__refuses_what_does_not_fit():
         update_annotators(np.ones((3, 2)), np.ones(2), Rule())
     with pytest.raises(PmfError, match="strength is -1"):
         Rule(strength=-1.0)
-    with pytest.raises(PmfError, match="votes is nan"):
-        Rule(votes=float("nan"))
+    with pytest.raises(PmfError, match="kinds is 3"):
+        Rule(kinds=3)
+    for other in ({"balanced": True}, {"one_coin": True}, {"strength": 0.0}):
+        with pytest.raises(PmfError, match="kinds is 2, with strength"):
+            Rule(kinds=2, **other)
