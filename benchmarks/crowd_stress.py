@@ -6,11 +6,12 @@ prints, for each method, the mean difference from majority vote in points, the w
 by more than a point: of all, of those with 1,000 tasks or more, and of those where that is beyond chance (twice the
 standard error of the difference); and the means by flavour. Majority vote's ties count in part.
 
-The constants of the default (``SKILL_SPREAD``, ``Rule.votes``) were chosen on these logs, seeds 100 to 103: of the
-settings whose number of logs more than a point worse is the least, or above it by no more than its square root, the one
-with the best mean. Figures that are told of the default are from seeds 300 on. Errors on real logs are no part of the
-rule; those of two other settings were known when it was made. A weight of votes that grows with an item's answers did
-better by that rule, and worse on the real logs: it was given up after they had been looked at.
+The constants of the default (``SKILL_SPREAD``, ``VOTES``, ``SCARCITY``, ``BLUR``, two kinds of tasks) were chosen on
+these logs, seeds 100 to 103: of the settings whose number of logs more than a point worse is the least, or above it by
+no more than its square root, the one with the best mean. Figures that are told of the default are from seeds 300 on.
+Errors on real logs are no part of the rule; those of some other settings were known when it was made and used. A weight
+of votes that grows with an item's answers did better by that rule at its time, and worse on the real logs: it was given
+up after they had been looked at.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads

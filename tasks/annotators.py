@@ -37,7 +37,7 @@ from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
 
 PAIRS_VERSION = 1
-ANNOTATORS_VERSION = 1
+ANNOTATORS_VERSION = 2
 PAIRS = "pairs"
 ANNOTATORS = "annotators"
 HEIGHTS = "heights.npz"

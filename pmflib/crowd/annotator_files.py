@@ -23,6 +23,7 @@ def save_annotators(path: Path, annotators: Annotators, rng: np.random.Generator
     attributes = {
         "kind": KIND,
         "strength": annotators.strength,
+        "votes": annotators.votes,
         "rule": asdict(annotators.rule),
         # as text: its integers are larger than most readers of JSON can take
         "generator": json.dumps(rng.bit_generator.state),
@@ -41,7 +42,8 @@ def load_annotators(path: Path) -> tuple[Annotators, np.random.Generator]:
     check_kind(path, KIND)
     arrays, attributes = read_arrays(path)
     rule = Rule(**attributes["rule"])
-    found = Annotators(arrays["states"], arrays["mass"], float(attributes["strength"]), rule)
+    scalars = float(attributes["strength"]), rule, float(attributes["votes"])
+    found = Annotators(arrays["states"], arrays["mass"], *scalars)
     rng = np.random.default_rng()
     rng.bit_generator.state = json.loads(attributes["generator"])
     return found, rng

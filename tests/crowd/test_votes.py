@@ -34,11 +34,11 @@ def add_levels(block, n_workers, n_classes):
     return SparseBlock(indptr, np.concatenate(rows).astype(np.int32)), offsets
 
 
-def weigh_levels(gains, n_classes):
-    weights = np.zeros((n_classes, MOST_VOTES, n_classes))
+def weigh_levels(gains, n_classes, n_kinds):
+    weights = np.zeros((n_classes, MOST_VOTES, n_kinds, n_classes))
     for one in range(n_classes):
-        weights[one, :, one] = gains[1:]
-    return weights.reshape(-1, n_classes)
+        weights[one, :, :, one] = gains[1:, None]
+    return weights.reshape(-1, n_kinds * n_classes)
 
 
 def test_add_votes__items_with_equal_votes_are_a_stratum():
@@ -66,17 +66,22 @@ def test_add_votes__no_items_and_more_votes_than_are_told_apart():
     assert add_votes(many, 2).tallies.tolist() == [[MOST_VOTES, 0]]
 
 
+@pytest.mark.parametrize("n_kinds", [1, 2])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("gains", [weigh_votes(0.75), share_votes(), weigh_votes(0.0)])
-def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(n_classes, gains):
+def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(
+    n_kinds, n_classes, gains
+):
     rng = np.random.default_rng(n_classes)
     n_workers = 150
     block = draw_block(rng, 200, n_workers, n_classes, 140)
-    log_prior = np.log(rng.dirichlet(np.ones(n_classes)))
-    weights = np.log(rng.dirichlet(np.ones(n_classes), n_workers * n_classes))
-    found = evaluate_blocks([add_votes(block, n_classes)], log_prior, weights, gains)
+    n_states = n_kinds * n_classes
+    log_prior = np.log(rng.dirichlet(np.ones(n_states)))
+    weights = np.log(rng.dirichlet(np.ones(n_states), n_workers * n_classes))
+    voted = add_votes(block, n_classes)
+    found = evaluate_blocks([voted], log_prior, weights, gains)
     levelled, offsets = add_levels(block, n_workers, n_classes)
-    every = np.concatenate([weights, weigh_levels(gains, n_classes)])
+    every = np.concatenate([weights, weigh_levels(gains, n_classes, n_kinds)])
     expected = em_statistics(levelled, offsets, log_prior, every)
     np.testing.assert_allclose(
         found.level_mass, expected.level_mass[: len(weights)], rtol=1e-11, atol=1e-13
@@ -84,6 +89,12 @@ def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(n_c
     np.testing.assert_allclose(found.state_mass, expected.state_mass, rtol=1e-12)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-12)
     assert found.n_rows == expected.n_rows
+    # states are the classes of every kind in turn
+    posterior = score_items(voted, log_prior, weights, gains)
+    of_classes = found.state_mass.reshape(n_kinds, n_classes).sum(axis=0)
+    answered = np.diff(block.indptr) > 0
+    np.testing.assert_allclose(posterior[answered].sum(axis=0), of_classes, rtol=1e-11)
+    np.testing.assert_allclose(posterior.sum(axis=1), 1)
 
 
 def test_score_items__hopeless_answers_are_left_to_the_log_domain():

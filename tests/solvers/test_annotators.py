@@ -5,14 +5,19 @@ from scipy.special import digamma, expit
 
 from pmflib.errors import PmfError, SchemaError
 from pmflib.solvers.annotators import (
+    BLUR,
     FIRST_STRENGTH,
     HALF,
+    SCARCITY,
     SKILL_SPREAD,
     SKILL_STEPS,
     SPREAD,
     STEPS,
     STRENGTHS,
+    VOTES,
+    Annotators,
     Rule,
+    split_kinds,
     update_annotators,
 )
 
@@ -152,12 +157,13 @@ def share_evenly(one):
 
 def update_plainly(answers, strength, one_coin):
     """Parameters of the Dirichlet distributions and the strength, an annotator at a time, as the formulas have it."""
-    n_classes = answers.shape[1]
-    total = answers.sum(axis=0) + SPREAD + HALF * np.eye(n_classes)
+    n_classes, n_states = answers.shape[1:]
+    named = np.tile(np.eye(n_classes, dtype=bool), n_states // n_classes)
+    total = answers.sum(axis=0) + SPREAD + HALF * named
     if one_coin:
         answers, total = np.stack([share_evenly(one) for one in answers]), share_evenly(total)
     pooled = total / total.sum(axis=0)
-    right = np.diagonal(pooled)
+    right = pooled.T[named.T]
     means = []
     for one in answers:
         if n_classes == 1:
@@ -167,13 +173,12 @@ def update_plainly(answers, strength, one_coin):
         odds, skill = np.log(right / (pooled.sum(axis=0) - right)), 0.0
         for _ in range(SKILL_STEPS):
             expected = expit(odds + skill)
-            slope = (worth * (np.diagonal(one) - one.sum(axis=0) * expected)).sum()
+            slope = (worth * (one.T[named.T] - one.sum(axis=0) * expected)).sum()
             bend = (worth * one.sum(axis=0) * expected * (1 - expected)).sum()
             step = (slope - skill / SKILL_SPREAD) / (bend + 1 / SKILL_SPREAD)
             skill += np.clip(step, -1, 1)
         mean = pooled / (pooled.sum(axis=0) - right) * expit(-odds - skill)
-        np.fill_diagonal(mean, expit(odds + skill))
-        means.append(mean)
+        means.append(np.where(named, expit(odds + skill), mean))
     means = np.stack(means)
     for _ in range(STEPS):
         gained = (means * (digamma(answers + strength * means) - digamma(strength * means))).sum()
@@ -182,24 +187,60 @@ def update_plainly(answers, strength, one_coin):
     return answers + strength * means, strength
 
 
-@pytest.mark.parametrize("one_coin", [False, True])
+@pytest.mark.parametrize("rule", [Rule(), Rule(one_coin=True), Rule(kinds=2)])
 @pytest.mark.parametrize("shape", [(1, 1), (4, 1), (1, 2), (30, 2), (200, 3), (17, 12)])
-def test_update_annotators__is_the_plain_update(shape, one_coin):
+def test_update_annotators__is_the_plain_update(shape, rule):
     n_annotators, n_classes = shape
+    n_states = rule.kinds * n_classes
     rng = np.random.default_rng(n_annotators)
-    answers = rng.gamma(0.3, 20.0, (n_annotators, n_classes, n_classes))
-    answers += rng.gamma(0.5, 40.0, (n_annotators, 1, 1)) * np.eye(n_classes)
+    answers = rng.gamma(0.3, 20.0, (n_annotators, n_classes, n_states))
+    named = np.tile(np.eye(n_classes), rule.kinds)
+    answers += rng.gamma(0.5, 40.0, (n_annotators, 1, 1)) * named
     # without answers at all, or of one class
     answers[1:2] = 0.0
     answers[2:3, :, 1:] = 0.0
-    mass, strength = update_plainly(answers, 2.5, one_coin)
-    rule = Rule(one_coin=one_coin)
-    found = update_annotators(answers.reshape(-1, n_classes), np.ones(n_classes), rule, 2.5)
+    mass, strength = update_plainly(answers, 2.5, rule.one_coin)
+    found = update_annotators(answers.reshape(-1, n_states), np.ones(n_states), rule, 2.5)
     assert found.strength == pytest.approx(strength, rel=1e-12)
     np.testing.assert_allclose(found.mass, mass, rtol=1e-12)
     expected = digamma(mass) - digamma(mass.sum(axis=1, keepdims=True))
     weights = found.take_logs()[1].reshape(mass.shape)
     np.testing.assert_allclose(weights, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_annotators__classes_are_the_mean_of_their_kinds():
+    # one annotator who is right on the many easy items of the first class, and guesses on the others
+    mass = np.array([[[90.0, 0.0, 5.0, 5.0], [0.0, 50.0, 5.0, 5.0]]])
+    found = Annotators(np.array([9.0, 5.0, 1.0, 5.0]), mass, 1.0, Rule(kinds=2))
+    np.testing.assert_allclose(found.prior, [0.5, 0.5])
+    np.testing.assert_allclose(found.confusion, [[[0.95, 0.25], [0.05, 0.75]]])
+    log_prior, weights = found.take_logs()
+    np.testing.assert_allclose(np.exp(log_prior), [0.45, 0.25, 0.05, 0.25])
+    assert weights.shape == (2, 4)
+
+
+def test_split_kinds__second_kind_is_nearer_to_guesses():
+    mass = np.array([[[9.0, 2.0], [1.0, 6.0]], [[1.0, 1.0], [1.0, 3.0]]])
+    alike = Annotators(np.array([3.0, 1.0]), mass, 4.0, Rule(), 0.9)
+    found = split_kinds(alike)
+    assert (found.strength, found.votes, found.rule) == (4.0, 0.9, Rule(kinds=2))
+    np.testing.assert_allclose(found.prior, alike.prior)
+    np.testing.assert_array_equal(found.mass[:, :, :2], mass)
+    np.testing.assert_allclose(found.mass.sum(axis=1), np.tile(mass.sum(axis=1), 2))
+    odds = found.mass[:, 0] / found.mass[:, 1]
+    np.testing.assert_allclose(odds[:, 2:], odds[:, :2] ** BLUR)
+
+
+def test_update_annotators__votes_weigh_more_where_there_are_few_answers_of_an_annotator():
+    few, many = (np.full((6, 2), n / 4) for n in (2.0, 200.0))
+    # who has not answered does not count
+    few[4:], many[4:] = 0.0, 0.0
+    for mass, n_answers in ((few, 2), (many, 200)):
+        found = update_annotators(mass, np.ones(2), Rule())
+        assert found.votes == pytest.approx(VOTES + SCARCITY / n_answers)
+    assert update_annotators(few, np.ones(2), Rule(votes=False)).votes == 0
+    nothing = update_annotators(np.zeros((6, 2)), np.ones(2), Rule())
+    assert nothing.votes == VOTES
 
 
 def test_update_annotators__refuses_what_does_not_fit():
