@@ -77,14 +77,11 @@ class WorkerPairCounts:
         answers = np.sum([part.n_answers for part in parts], axis=0)
         return WorkerPairCounts(*_split(union, n_annotators), total, answers)
 
-    def normalise(self, min_support: int = 1) -> WorkerPairs:
-        """Joint PMFs of the pairs' answers, for pairs that share at least so many items."""
-        kept = self.support >= min_support
-        support, counts = self.support[kept], self.counts[kept]
-        blocks = counts / support[:, None, None]
-        return WorkerPairs(
-            self.first[kept], self.second[kept], blocks, support, self.n_answers.size
-        )
+    def normalise(self) -> WorkerPairs:
+        """Joint PMFs of the pairs' answers."""
+        support = self.support
+        blocks = self.counts / support[:, None, None]
+        return WorkerPairs(self.first, self.second, blocks, support, self.n_answers.size)
 
     def save(self, path: Path) -> None:
         """Write the counts as a Zarr group; the folder must not exist."""
