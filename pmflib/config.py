@@ -167,6 +167,8 @@ class CrowdConfig(_Section):
     the workers' answers."""
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
+    tol: Annotated[float, Field(ge=0)] = 1e-4
+    """Stop when a pass moves less than this share of the answers between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Labels that there are; by default all that were given."""
 

@@ -115,7 +115,7 @@ def aggregate(
     Parameters
     ----------
     config
-        The pipeline; its method counts, and its EM section limits the passes.
+        The pipeline; its method and tolerance count, and its EM section limits the number of passes.
     dataset
         What `ingest` returned.
     annotators
@@ -134,7 +134,7 @@ def aggregate(
     """
     store, schema, method = open_store(config), load_label_schema(config), config.crowd.method
     options: dict[str, Any] = {"schema": schema.digest, "method": method}
-    limits = limit_passes(method, config.em.max_passes, config.em.tol)
+    limits = limit_passes(method, config.em.max_passes, config.crowd.tol)
     inputs = {"dataset": dataset}
     if annotators is None:
         options |= {"rule": asdict(RULES[method]), "limits": limits}
@@ -234,7 +234,7 @@ def _pass_over(
     work: Path,
 ) -> CrowdFit:
     """Estimate annotators by passes: from the votes, or after what pairs of workers gave."""
-    max_passes, tol = limit_passes(config.crowd.method, config.em.max_passes, config.em.tol)
+    max_passes, tol = limit_passes(config.crowd.method, config.em.max_passes, config.crowd.tol)
     begun: Annotators | CrowdFit | None = load_fit(work / STATE, rule)
     if begun is None and found is not None:
         begun = begin_passes(

@@ -12,6 +12,8 @@ from pmflib.arrays import FloatArray
 from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
 from pmflib.crowd.moments import MomentMethod, fit_moments
 from pmflib.crowd.passes import (
+    MAX_PASSES,
+    TOLERANCE,
     CrowdFit,
     Evaluate,
     evaluate_blocks,
@@ -58,8 +60,8 @@ def aggregate(
     classes: Sequence[Any] | None = None,
     on_repeated: OnRepeated = "last",
     on_unknown: OnUnknown = "quarantine",
-    max_passes: int = 100,
-    tol: float = 1e-5,
+    max_passes: int = MAX_PASSES,
+    tol: float = TOLERANCE,
 ) -> Aggregation:
     """Find true labels, and how good the workers are.
 

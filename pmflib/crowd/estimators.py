@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.crowd.aggregation import Method, aggregate
+from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
 from pmflib.crowd.result import Aggregation
 from pmflib.errors import PmfError
 
@@ -44,7 +45,7 @@ class CrowdAggregator:
 
     method: Method = "auto"
 
-    def __init__(self, n_iter: int = 100, tol: float = 1e-5) -> None:
+    def __init__(self, n_iter: int = MAX_PASSES, tol: float = TOLERANCE) -> None:
         self.n_iter = n_iter
         self.tol = tol
 

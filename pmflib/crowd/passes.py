@@ -18,6 +18,12 @@ from pmflib.solvers.annotators import Annotators, Rule, split_kinds, update_anno
 Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
 """Sufficient statistics of all items, under weights of the states, of answers, and of a class by its votes."""
 
+MAX_PASSES = 200
+"""Limit of passes, where none is given."""
+TOLERANCE = 1e-4
+"""Share of the answers that a pass may still move between classes, where none is given: on drawn logs labels are no
+better for making more passes."""
+
 
 @dataclass(frozen=True, eq=False)
 class CrowdFit:
@@ -52,8 +58,8 @@ def run_passes(
     *,
     n_classes: int,
     start: Annotators | CrowdFit | None = None,
-    max_passes: int = 100,
-    tol: float = 1e-5,
+    max_passes: int = MAX_PASSES,
+    tol: float = TOLERANCE,
     on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> CrowdFit:
     """Estimate annotators by passes over the items.

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from pmflib.arrays import FloatArray
-from pmflib.crowd.passes import CrowdFit, Evaluate
+from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, Evaluate
 from pmflib.crowd.runs import Keep, Recall, forget, make_run
 from pmflib.solvers.annotators import Annotators
 
@@ -32,8 +32,8 @@ def begin_passes(
     start: Annotators,
     rng: np.random.Generator,
     *,
-    max_passes: int = 100,
-    tol: float = 1e-5,
+    max_passes: int = MAX_PASSES,
+    tol: float = TOLERANCE,
     keep: Keep = forget,
     recall: Recall = forget,
 ) -> CrowdFit:

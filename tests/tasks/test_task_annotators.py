@@ -19,7 +19,7 @@ from tasks.crowd import aggregate, census
 from tasks.ingest import ingest
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
-EM = {"max_passes": 100, "tol": 1e-4}
+EM = {"max_passes": 100}
 K = 3
 
 
