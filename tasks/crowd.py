@@ -17,7 +17,7 @@ from pmflib.crowd.annotator_files import load_annotators
 from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
 from pmflib.crowd.checkpoint import load_fit, save_fit
 from pmflib.crowd.mapped import evaluate_stored
-from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_levels
+from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_answers
 from pmflib.crowd.plans import plan_label_passes
 from pmflib.crowd.starts import begin_passes
 from pmflib.crowd.stored import label_partition, make_worker_table
@@ -287,7 +287,7 @@ def _label(
         label_partition,
         items,
         tuple(classes),
-        *weigh_levels(fit.annotators),
+        *weigh_answers(fit.annotators),
         on_result=lambda done: report("label", done, len(items)),
     )
     return sum(counted, np.zeros(n_workers, np.int64))

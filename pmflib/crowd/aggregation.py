@@ -21,7 +21,7 @@ from pmflib.crowd.passes import (
     score_items,
     score_votes,
     split_rows,
-    weigh_levels,
+    weigh_answers,
 )
 from pmflib.crowd.result import Aggregation
 from pmflib.crowd.runs import judge_by
@@ -72,10 +72,10 @@ def aggregate(
     method
         "auto": Dawid-Skene whose confusion matrices are shrunk, by a strength that is learnt, toward that of all
         workers who are right as often, with two kinds of tasks in every class, and with the votes as evidence of their
-        own. "balanced": the same with one kind, and equally probable classes. "one_coin": the same with one kind, and
-        one probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em": the
-        same with equally probable classes and ten passes, as published. "majority": shares of the votes. The others
-        start from co-occurrences of the workers' answers: see `fit_moments`.
+        own until the workers are known. "balanced": the same with one kind, and equally probable classes. "one_coin":
+        the same with one kind, and one probability of being right per worker. "dawid_skene": maximum likelihood from
+        the votes on. "mv_em": the same with equally probable classes and ten passes, as published. "majority": shares
+        of the votes. The others start from co-occurrences of the workers' answers: see `fit_moments`.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         begin there unless others make the answers clearly likelier: see `begin_passes`.
@@ -186,7 +186,7 @@ def _cut(answers: Answers) -> list[VotedBlock]:
 
 
 def _score(answers: Answers, blocks: Sequence[VotedBlock], annotators: Annotators) -> FloatArray:
-    weights = weigh_levels(annotators)
+    weights = weigh_answers(annotators)
     parts = [score_items(block, *weights) for block in blocks]
     return np.concatenate(parts) if parts else np.empty((0, answers.n_classes))
 

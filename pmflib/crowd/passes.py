@@ -130,6 +130,11 @@ def weigh_levels(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatA
     return *annotators.take_logs(), weigh_votes(annotators.votes)
 
 
+def weigh_answers(annotators: Annotators) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights as `weigh_levels`, but none of votes: these lead the passes, and labels go by the answers alone."""
+    return *annotators.take_logs(), weigh_votes(0.0)
+
+
 def evaluate_blocks(
     blocks: Iterable[VotedBlock], log_prior: FloatArray, weights: FloatArray, gains: FloatArray
 ) -> EMStatistics:

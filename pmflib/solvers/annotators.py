@@ -57,8 +57,8 @@ class Rule:
     one_coin
         Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
     votes
-        Whether the votes are evidence of their own. It keeps an item's posterior near its votes where the annotators'
-        answers say little about them, or mistakes have a common cause.
+        Whether the votes are evidence of their own while annotators are estimated. It keeps an item's posterior near
+        its votes where the annotators' answers say little about them, or mistakes have a common cause.
     kinds
         Kinds of items of every class that are told apart, 1 or 2. Where items differ otherwise than in their class,
         answers depend on each other given the class, and one state per class would be used for that: two classes come
