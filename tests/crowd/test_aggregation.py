@@ -105,6 +105,20 @@ def test_aggregate__sure_workers_outvote_the_many_without_hanging_on_votes():
     assert count_wrong(aggregate(answers), truth) == 0
 
 
+@pytest.mark.parametrize("n_kinds", [1, 2])
+def test_fit_annotators__labels_go_by_the_answers_alone(n_kinds):
+    rng = np.random.default_rng(12)
+    table, _ = draw_log(rng, n_tasks=40, n_workers=6, n_classes=3, n_answers=4)
+    answers = read_answers(table)
+    fit, posterior = fit_annotators(answers, Rule(kinds=n_kinds), max_passes=5, tol=0)
+    assert fit.annotators.votes > 0.75
+    log_prior, weights = fit.annotators.take_logs()
+    places = np.split(answers.block.indices, answers.block.indptr[1:-1])
+    logs = np.array([log_prior + weights[mine].sum(axis=0) for mine in places])
+    expected = np.exp(logs).reshape(40, n_kinds, 3).sum(axis=1)
+    np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
+
+
 def test_aggregate__passes_that_do_not_settle_are_told():
     rng = np.random.default_rng(3)
     answers, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_answers=4)
