@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -168,8 +166,7 @@ def test_fit_composite__stops_at_its_limit_unconverged():
     np.testing.assert_array_equal(still.factors, start[1])
 
 
-@pytest.mark.slow
-def test_fit_composite__fifteen_variables_in_a_second():
+def test_fit_composite__fifteen_variables_settle_in_some_hundred_iterations():
     rng = np.random.default_rng(6)
     offsets, sizes = offsets_of([10] * 15), [10] * 15
     truth, start = make_model(rng, sizes, 10), make_model(rng, sizes, 10)
@@ -180,7 +177,6 @@ def test_fit_composite__fifteen_variables_in_a_second():
     support = np.add.reduceat(np.add.reduceat(rough, offsets[:-1]), offsets[:-1], axis=1)
     np.fill_diagonal(support, 1)
     rough = rough / np.repeat(np.repeat(support, 10, axis=0), 10, axis=1)
-    began = time.process_time()
     result = fit_composite(
         rough + np.diag(np.diagonal(marginals)),
         offsets,
@@ -189,7 +185,7 @@ def test_fit_composite__fifteen_variables_in_a_second():
         max_iter=2000,
     )
     assert result.converged
-    assert time.process_time() - began < 1.0
+    assert result.n_iter < 800
 
 
 @pytest.mark.parametrize(
