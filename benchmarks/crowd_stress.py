@@ -9,11 +9,11 @@ standard error of the difference); and the means by flavour. Majority vote's tie
 The default was chosen on these logs, seeds 100 to 103 (constants ``SKILL_SPREAD``, ``VOTES``, ``SCARCITY``, ``BLUR``;
 two kinds of tasks; votes that lead the passes and are left out where labels are read). Of the weights of votes whose
 number of logs more than a point worse was the least, or above it by no more than its square root, those with the best
-mean were taken. Reading labels without votes was a judgement beyond that rule: .7 points in the mean for 4 more logs of
-1,404 that are more than a point worse. Figures that are told of the default are from seeds 300 on. Errors on real logs
-are no part of the choice; those of other settings were known when it was made. A weight of votes that grows with an
-item's answers did better by the rule at its time, and worse on the real logs: it was given up after these had been
-looked at; what came after it stayed although it was no better on them.
+mean were taken. Reading labels without votes was a judgement beyond that rule: a better mean for a few more logs that
+are more than a point worse. Figures that are told of the default are from seeds 300 on. Errors on real logs are no part
+of the choice; those of other settings were known when it was made. A weight of votes that grows with an item's answers
+did better by the rule at its time, and worse on the real logs: it was given up after these had been looked at; what
+came after it stayed although it was no better on them.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads

@@ -39,7 +39,7 @@ class CrowdFit:
     log_likelihoods
         Before each pass but the first, nats per item; of votes and answers together.
     moved
-        Share of the answers' posterior mass that each pass after the first has moved between states.
+        Share of the answers' posterior mass that each pass after the first has moved between classes.
     converged
         Whether the last of them was below the tolerance.
     """
@@ -78,7 +78,8 @@ def run_passes(
     max_passes
         Limit of passes, at least 1.
     tol
-        Stop when a pass moves less than this share of the answers between states, at least 0.
+        Stop when a pass moves less than this share of the answers between classes, at least 0; what it moves between
+        kinds of a class does not count.
     on_pass
         Called after each pass but the first: progress.
 

@@ -199,7 +199,11 @@ def update_annotators(
     of the strength; Kim, Ghahramani (2012), Bayesian classifier combination, for the variational weights.
     """
     n_states = state_mass.size
-    n_classes = n_states // rule.kinds
+    n_classes, left = divmod(n_states, rule.kinds)
+    if left:
+        raise SchemaError(
+            f"state_mass has {n_states} states; {rule.kinds} kinds of every class ask for a multiple of {rule.kinds}"
+        )
     if level_mass.ndim != 2 or level_mass.shape[1] != n_states or len(level_mass) % n_classes:
         raise SchemaError(
             f"level_mass has shape {level_mass.shape}; the {n_states} states of state_mass ask for "

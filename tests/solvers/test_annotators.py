@@ -246,6 +246,8 @@ def test_update_annotators__votes_weigh_more_where_there_are_few_answers_of_an_a
 def test_update_annotators__refuses_what_does_not_fit():
     with pytest.raises(SchemaError, match=r"level_mass has shape \(3, 2\)"):
         update_annotators(np.ones((3, 2)), np.ones(2), Rule())
+    with pytest.raises(SchemaError, match="state_mass has 3 states; 2 kinds of every class"):
+        update_annotators(np.ones((3, 3)), np.ones(3), Rule(kinds=2))
     with pytest.raises(PmfError, match="strength is -1"):
         Rule(strength=-1.0)
     with pytest.raises(PmfError, match="kinds is 3"):
