@@ -1,4 +1,5 @@
 import numpy as np
+import pandas
 import pytest
 from crowd.label_logs import draw_log
 
@@ -44,7 +45,6 @@ def test_labels__without_pandas_say_so(answers, monkeypatch):
 
 
 def test_frames__are_by_task_worker_and_label(answers):
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({**answers, "task": [f"t{task:03}" for task in answers["task"]]})
     estimator = DawidSkene(n_iter=500)
     labels = estimator.fit_predict(frame)
@@ -59,7 +59,6 @@ def test_frames__are_by_task_worker_and_label(answers):
 
 @pytest.mark.filterwarnings("ignore")  # of crowd-kit about pandas
 def test_frames__agree_with_crowd_kit(answers):
-    pandas = pytest.importorskip("pandas")
     peers = pytest.importorskip("crowdkit.aggregation")
     frame = pandas.DataFrame(answers)
     theirs = peers.DawidSkene(n_iter=200, tol=1e-10).fit(frame)
