@@ -29,7 +29,7 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -66,6 +66,7 @@ SHAPES = {
     "6 classes, all of 30 workers answer": (300, 30, 6, 30, False),
 }
 METHODS = ("auto", "dawid_skene", "one_coin", "balanced", "mv_em")
+Row: TypeAlias = dict[str, Any]
 MANY_TASKS = 1000
 """Tasks from which on a point is hardly chance."""
 
@@ -81,22 +82,30 @@ def score_tasks(posterior: np.ndarray, classes: list[int], truth: np.ndarray) ->
     return np.asarray(hit / top.sum(axis=1))
 
 
-def measure(place: int, flavour: Flavour, seed: int) -> dict[str, Any]:
-    """Majority vote's error on a log, and every method's difference from it with its standard error; per cent."""
+def measure(place: int, flavour: Flavour, seed: int) -> Row:
+    """What `compare` finds of a drawn log."""
     *sizes, rare = list(SHAPES.values())[place]
     rng = np.random.default_rng([seed, place, *flavour.encode()])
     crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
-    answers = read_answers(crowd.answers)
+    names = {"shape": list(SHAPES)[place], "flavour": flavour, "seed": seed}
+    return names | compare(crowd.answers, crowd.truth)
+
+
+def compare(table: dict[str, np.ndarray], truth: np.ndarray) -> Row:
+    """Majority vote's error on a log, and every method's difference from it with its standard error; per cent.
+
+    Parameters
+    ----------
+    table
+        Columns task, worker, label; tasks and labels are numbers.
+    truth
+        int64 of shape (n_tasks,): label of every task by its number.
+    """
+    answers = read_answers(table)
     classes = answers.classes.to_pylist()
-    truth = crowd.truth[np.array(answers.tasks.to_pylist())]
+    truth = truth[np.array(answers.tasks.to_pylist())]
     votes = score_tasks(aggregate(answers, "majority").posterior, classes, truth)
-    row: dict[str, Any] = {
-        "shape": list(SHAPES)[place],
-        "flavour": flavour,
-        "seed": seed,
-        "tasks": truth.size,
-        "majority": 100 * float(1 - votes.mean()),
-    }
+    row: Row = {"tasks": truth.size, "majority": 100 * float(1 - votes.mean())}
     for method in METHODS:
         lost = votes - score_tasks(aggregate(answers, method).posterior, classes, truth)
         row[method] = 100 * float(lost.mean())
@@ -104,8 +113,8 @@ def measure(place: int, flavour: Flavour, seed: int) -> dict[str, Any]:
     return row
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print the differences from majority vote of each method, and of the default by flavour."""
+def show(rows: list[Row]) -> None:
+    """Print the differences from majority vote of each method, and by flavour."""
     tasks = np.array([row["tasks"] for row in rows])
     votes = np.mean([row["majority"] for row in rows])
     print(f"{len(rows)} logs, majority vote {votes:.2f} % wrong")
@@ -120,7 +129,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"more than a point worse on {worse.sum()}, with {MANY_TASKS} tasks or more on "
             f"{(worse & (tasks >= MANY_TASKS)).sum()}, beyond chance on {sure.sum()}"
         )
-    for flavour in get_args(Flavour):
+    for flavour in dict.fromkeys(row["flavour"] for row in rows):
         mine = [row for row in rows if row["flavour"] == flavour]
         means = (f"{method} {np.mean([row[method] for row in mine]):+6.2f}" for method in METHODS)
         print(f"{flavour:10} {', '.join(means)}")
