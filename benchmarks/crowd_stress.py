@@ -6,10 +6,11 @@ prints, for each method, the mean difference from majority vote in points, the w
 by more than a point: of all, of those with 1,000 tasks or more, and of those where that is beyond chance (twice the
 standard error of the difference); and the means by flavour. Majority vote's ties count in part.
 
-The default was chosen on these logs, seeds 100 to 103 (constants ``SKILL_SPREAD``, ``VOTES``, ``SCARCITY``, ``BLUR``;
+The default was chosen on these logs, seeds 100 to 103 (constants ``SKILL_SPREAD``, ``VOTES``, ``ENOUGH``, ``SCARCITY``, ``BLUR``;
 two kinds of tasks; votes that lead the passes and are left out where labels are read). Of the weights of votes whose
 number of logs more than a point worse was the least, or above it by no more than its square root, those with the best
-mean were taken. Reading labels without votes was a judgement beyond that rule: a better mean for a few more logs that
+mean were taken. That votes fade where workers have answered much (``ENOUGH``) was chosen in the same way, with large
+shapes beside these: there votes that stay cost one to three points. Reading labels without votes was a judgement beyond that rule: a better mean for a few more logs that
 are more than a point worse. Figures that are told of the default are from seeds 300 on. Errors on real logs are no part
 of the choice; those of other settings were known when it was made. A weight of votes that grows with an item's answers
 did better by the rule at its time, and worse on the real logs: it was given up after these had been looked at; what
@@ -64,6 +65,9 @@ SHAPES = {
     "10 classes, 44 workers, 4.2 answers": (700, 44, 10, 4.2, False),
     "10 classes, rare, 80 workers, 4 answers": (2000, 80, 10, 4, True),
     "6 classes, all of 30 workers answer": (300, 30, 6, 30, False),
+    "3 classes, 300 answers of each worker": (2400, 40, 3, 5, False),
+    "4 classes, 1,000 answers of each worker": (4000, 20, 4, 5, False),
+    "3 classes, 2,500 answers of each worker": (6000, 12, 3, 5, False),
 }
 METHODS = ("auto", "dawid_skene", "one_coin", "balanced", "mv_em")
 Row: TypeAlias = dict[str, Any]

@@ -34,6 +34,8 @@ SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
 VOTES = 0.75
 """Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd_stress.py."""
+ENOUGH = 200.0
+"""Mean number of answers of an annotator that halves it: where there are more, answers tell of annotators by themselves."""
 SCARCITY = 20.0
 """What is added to it, divided by the mean number of answers of an annotator."""
 BLUR = 0.3
@@ -224,11 +226,16 @@ def update_annotators(
 
 
 def _weigh_votes(answers: FloatArray) -> float:
-    """Weight of the votes: the larger the fewer answers there are of an annotator, for these are then little known."""
+    """Weight of the votes: the larger the fewer answers there are of an annotator, for these are then little known.
+
+    It vanishes as answers grow: what annotators do is then known without the votes.
+    """
     given = answers.sum(axis=(0, 1))
     # masses of posteriors, which add up to numbers of answers but for rounding
     n_answers = max(round(float(given.sum())), 1)
-    return VOTES + SCARCITY * int((given > 0.5).sum()) / n_answers
+    # one over the mean number of answers of those who gave any
+    scarcity = int((given > 0.5).sum()) / n_answers
+    return VOTES * ENOUGH * scarcity / (1.0 + ENOUGH * scarcity) + SCARCITY * scarcity
 
 
 def _turn(by_annotator: FloatArray) -> FloatArray:

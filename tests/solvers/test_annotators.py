@@ -6,6 +6,7 @@ from scipy.special import digamma, expit
 from pmflib.errors import PmfError, SchemaError
 from pmflib.solvers.annotators import (
     BLUR,
+    ENOUGH,
     FIRST_STRENGTH,
     HALF,
     SCARCITY,
@@ -237,10 +238,11 @@ def test_update_annotators__votes_weigh_more_where_there_are_few_answers_of_an_a
     few[4:], many[4:] = 0.0, 0.0
     for mass, n_answers in ((few, 2), (many, 200)):
         found = update_annotators(mass, np.ones(2), Rule())
-        assert found.votes == pytest.approx(VOTES + SCARCITY / n_answers)
+        expected = VOTES / (1 + n_answers / ENOUGH) + SCARCITY / n_answers
+        assert found.votes == pytest.approx(expected)
     assert update_annotators(few, np.ones(2), Rule(votes=False)).votes == 0
     nothing = update_annotators(np.zeros((6, 2)), np.ones(2), Rule())
-    assert nothing.votes == VOTES
+    assert nothing.votes == 0
 
 
 def test_update_annotators__refuses_what_does_not_fit():
