@@ -35,7 +35,7 @@ SPREAD = 0.1
 VOTES = 0.75
 """Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd_stress.py."""
 ENOUGH = 200.0
-"""Mean number of answers of an annotator that halves it: where there are more, answers tell of annotators by themselves."""
+"""Mean number of answers of an annotator that halves it: the more there are, the more they tell by themselves."""
 SCARCITY = 20.0
 """What is added to it, divided by the mean number of answers of an annotator."""
 BLUR = 0.3

@@ -120,6 +120,13 @@ def test_auto__gains_on_the_whole_where_a_task_has_hardly_more_than_one_answer(s
     assert min(gains) > -0.03
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_auto__needs_no_votes_where_workers_have_answered_thousands(seed):
+    crowd = draw_crowd(3000, 8, 3, 5, np.random.default_rng([seed, *b"plain"]))
+    free, found = (aggregate(crowd.answers, method) for method in ("dawid_skene", "auto"))
+    assert find_wrong(found, crowd.truth) <= find_wrong(free, crowd.truth) + 0.01
+
+
 def test_fit_annotators__a_second_kind_keeps_classes_apart_where_tasks_near_an_edge_are_hard():
     # with a state per class, the hard tasks of both classes come to share one
     rng = np.random.default_rng([100, 3, *b"order"])
