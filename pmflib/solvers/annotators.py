@@ -34,7 +34,7 @@ SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
 VOTES = 0.75
 """Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd_stress.py."""
-ENOUGH = 200.0
+ENOUGH = 300.0
 """Mean number of answers of an annotator that halves it: the more there are, the more they tell by themselves."""
 SCARCITY = 20.0
 """What is added to it, divided by the mean number of answers of an annotator."""
@@ -235,7 +235,8 @@ def _weigh_votes(answers: FloatArray) -> float:
     n_answers = max(round(float(given.sum())), 1)
     # one over the mean number of answers of those who gave any
     scarcity = int((given > 0.5).sum()) / n_answers
-    return VOTES * ENOUGH * scarcity / (1.0 + ENOUGH * scarcity) + SCARCITY * scarcity
+    need = (ENOUGH * scarcity) ** 2
+    return VOTES * need / (1.0 + need) + SCARCITY * scarcity
 
 
 def _turn(by_annotator: FloatArray) -> FloatArray:

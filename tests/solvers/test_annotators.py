@@ -238,7 +238,7 @@ def test_update_annotators__votes_weigh_more_where_there_are_few_answers_of_an_a
     few[4:], many[4:] = 0.0, 0.0
     for mass, n_answers in ((few, 2), (many, 200)):
         found = update_annotators(mass, np.ones(2), Rule())
-        expected = VOTES / (1 + n_answers / ENOUGH) + SCARCITY / n_answers
+        expected = VOTES / (1 + (n_answers / ENOUGH) ** 2) + SCARCITY / n_answers
         assert found.votes == pytest.approx(expected)
     assert update_annotators(few, np.ones(2), Rule(votes=False)).votes == 0
     nothing = update_annotators(np.zeros((6, 2)), np.ones(2), Rule())
