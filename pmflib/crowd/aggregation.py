@@ -72,10 +72,12 @@ def aggregate(
     method
         "auto": Dawid-Skene whose confusion matrices are shrunk, by a strength that is learnt, toward that of all
         workers who are right as often, with two kinds of tasks in every class, and with the votes as evidence of their
-        own until the workers are known. "balanced": the same with one kind, and equally probable classes. "one_coin":
-        the same with one kind, and one probability of being right per worker. "dawid_skene": maximum likelihood from
-        the votes on. "mv_em": the same with equally probable classes and ten passes, as published. "majority": shares
-        of the votes. The others start from co-occurrences of the workers' answers: see `fit_moments`.
+        own until the workers are known. It takes workers to be right on the whole, more often than not: where they are
+        hardly better than chance but have answered much, "dawid_skene" and those of co-occurrences know more.
+        "balanced": the same with one kind, and equally probable classes. "one_coin": the same with one kind, and one
+        probability of being right per worker. "dawid_skene": maximum likelihood from the votes on. "mv_em": the same
+        with equally probable classes and ten passes, as published. "majority": shares of the votes. The others start
+        from co-occurrences of the workers' answers: see `fit_moments`.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         begin there unless others make the answers clearly likelier: see `begin_passes`.
