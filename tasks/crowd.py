@@ -32,7 +32,7 @@ from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
 CENSUS_VERSION = 1
-VERSION = 7
+VERSION = 8
 LABELS = "labels"
 WORKERS = "workers.parquet"
 STATE = "state.npz"

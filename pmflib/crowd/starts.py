@@ -15,8 +15,8 @@ from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, Evaluate
 from pmflib.crowd.runs import Keep, Recall, forget, make_run
 from pmflib.solvers.annotators import Annotators
 
-SCREENING = 10
-"""Passes from each start, before the likeliest goes on."""
+SCREENING = 50
+"""Passes from each start, before the likeliest goes on; after ten, one that ends higher may still be behind."""
 ROUNDS = 5
 """Limit of how often classes are cut anew."""
 HALVINGS = 2
@@ -39,9 +39,9 @@ def begin_passes(
 ) -> CrowdFit:
     """Make the first passes, from where they make the answers likeliest.
 
-    Ten passes are made from the start, and ten from the shares of the votes. Of where the likelier of them have come
-    to, each class is split in two at random, twice, and of the others those two are merged whose merging costs least;
-    ten passes are made from each. The likeliest go on, and so forth, until no cut is likelier than going on without.
+    50 passes are made from the start, and 50 from the shares of the votes. Of where the likelier of them have come to,
+    each class is split in two at random, twice, and of the others those two are merged whose merging costs least; 50
+    passes are made from each. The likeliest go on, and so forth, until no cut is likelier than going on without.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def begin_passes(
     With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
     of there, but cutting anew does. It takes three classes.
 
-    Ten passes for each start; and up to five times, most often once, twenty for each class and ten for going on.
+    50 passes for each start; and up to five times, most often once, 100 for each class and 50 for going on. They are
+    fewer where passes settle before.
 
     References
     ----------

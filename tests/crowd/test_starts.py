@@ -47,6 +47,32 @@ def test_begin_passes__cutting_anew_leaves_where_the_frequent_class_is_split(met
     assert crowd.measure(found.prior, found.confusion) <= 1.05 * best
 
 
+@pytest.mark.parametrize("seed", [14, 37])
+def test_begin_passes__a_start_that_climbs_late_is_found(seed):
+    # a class of 5 %: after ten passes, the cut that ends highest is not yet ahead, and ten of twelve runs missed it
+    crowd, answers = draw_rare(seed)
+    evaluate, _ = evaluate_on(answers)
+    alone = aggregate(answers, "robust", em=False)
+    ends = {
+        name: Annotators(one.prior, one.confusion, 0.0, RULE)
+        for name, one in (("truth", crowd), ("pairs", alone))
+    }
+    limits = {"max_passes": 1000, "tol": 1e-6}
+    highest = climb(answers, ends["truth"])
+    begun = [
+        begin_passes(evaluate, ends["pairs"], np.random.default_rng(draw), **limits)
+        for draw in range(12)
+    ]
+    found = np.array([climb(answers, start) for start in begun])
+    assert (found > highest - 1).sum() >= 9
+
+
+def climb(answers, start):
+    """Log-likelihood of all answers where passes end, nats."""
+    fit, _ = fit_annotators(answers, RULE, start=start, max_passes=1000, tol=1e-6)
+    return answers.n_tasks * fit.log_likelihoods[-1]
+
+
 def estimate(answers, start):
     fit, _ = fit_annotators(answers, RULE, start=start, max_passes=1000, tol=1e-6)
     return fit.annotators.prior, fit.annotators.confusion
