@@ -34,7 +34,7 @@ import numpy as np
 from crowd_baselines import BASELINES, run_baseline
 from crowd_car import show_car
 from crowd_peers import CROWD_KIT, run_crowd_kit
-from crowd_published import AGAIN, OURS, average, find_error, read_published, show
+from crowd_published import AGAIN, OURS, average, find_wrong, read_published, show
 from crowd_synthetic import show_noiseless, show_synthetic
 
 from pmflib.crowd import Answers, aggregate, read_answers
@@ -74,53 +74,84 @@ def read_log(folder: Path, name: str, busiest: int | None = None) -> tuple[Answe
     return read_answers({"task": task, "worker": worker, "label": label}), known
 
 
-def recompute(answers: Answers, truth: Mapping[Any, Any]) -> dict[str, float]:
-    """Errors of other people's methods; the range over random starts is printed where there is one."""
-    errors = {}
+def recompute(answers: Answers, truth: Mapping[Any, Any]) -> dict[str, np.ndarray]:
+    """What other people's methods get wrong; the range over random starts is printed where there is one."""
+    wrong = {}
     for name in BASELINES:
         starts = range(STARTS.get(name, 1))
         found = [run_baseline(name, answers, seed) for seed in starts]
-        each = [find_error(one.posterior, answers, truth) for one in found if one is not None]
+        each = [find_wrong(one.posterior, answers, truth) for one in found if one is not None]
         if each:
-            errors[name] = float(np.mean(each))
-        if each and max(each) > min(each):
-            print(f"{name}: {min(each):.2f} to {max(each):.2f} % over {len(each)} random starts")
+            wrong[name] = np.mean(each, axis=0)
+        errors = [one.mean() for one in each]
+        if each and max(errors) > min(errors):
+            print(
+                f"{name}: {min(errors):.2f} to {max(errors):.2f} % over {len(each)} random starts"
+            )
     for name in CROWD_KIT:
         posterior = run_crowd_kit(name, answers)
         if posterior is not None:
-            errors[f"crowd-kit {name}"] = find_error(posterior, answers, truth)
-    return errors
+            wrong[f"crowd-kit {name}"] = find_wrong(posterior, answers, truth)
+    return wrong
+
+
+def compare(wrong: Mapping[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+    """Difference of each method's error from the default's, and its standard error over the tasks."""
+    pairs = {name: each - wrong["default"] for name, each in wrong.items() if name != "default"}
+    return {name: (gap.mean(), gap.std() / gap.size**0.5) for name, gap in pairs.items()}
+
+
+def tell_better(gaps: Mapping[str, tuple[float, float]]) -> None:
+    """Print by how much methods err less than the default, and how much of that may be chance."""
+    for name, (gap, error) in sorted(gaps.items(), key=lambda row: row[1][0]):
+        if gap < 0:
+            print(f"  {name}: {-gap:.2f} below the default (s.e. {error:.2f})")
 
 
 def show_real(data: Path, reference: Path) -> None:
     """Tables 4, 5 and 9, and the same of other logs; then means over the four logs."""
     published = read_published(reference)
     errors: dict[str, dict[str, float]] = {}
+    gaps: dict[str, dict[str, tuple[float, float]]] = {}
     for title, (name, busiest, key) in LOGS.items():
         print(f"\n{title}")
         answers, truth = read_log(data, name, busiest)
         theirs = recompute(answers, truth)
         ours = {
-            method: find_error(aggregate(answers, how, **options).posterior, answers, truth)
+            method: find_wrong(aggregate(answers, how, **options).posterior, answers, truth)
             for method, (how, options) in OURS.items()
         }
+        gaps[title] = compare(theirs | ours)
+        errors[title] = {name: float(each.mean()) for name, each in (theirs | ours).items()}
         columns = {
             "published": published.get(key, {}),
             "again": AGAIN.get(title, {}),
-            "recomputed": theirs,
-            "ours": ours,
+            "recomputed": {name: errors[title][name] for name in theirs},
+            "ours": {name: errors[title][name] for name in ours},
         }
         show(f"{title}: label error, %", columns)
-        errors[title] = theirs | ours
+        tell_better(gaps[title])
     for dog in ("dog", "dog, all workers"):
-        means = average(errors[name] for name in ("bluebird", dog, "labelme", "jn-product"))
+        logs = ("bluebird", dog, "labelme", "jn-product")
+        means = average(errors[name] for name in logs)
         ordered = dict(sorted(means.items(), key=lambda row: row[1]))
         split = {
             "recomputed": {n: v for n, v in ordered.items() if n not in OURS},
             "ours": {n: v for n, v in ordered.items() if n in OURS},
         }
         print(f"\nbest first: {', '.join(list(ordered)[:5])}")
-        show(f"mean over bluebird, {dog}, labelme, jn-product, %", split)
+        show(f"mean over {', '.join(logs)}, %", split)
+        # logs have tasks of their own: variances of the means add up
+        tell_better(
+            {
+                name: (
+                    float(np.mean([gaps[log][name][0] for log in logs])),
+                    float(np.sqrt(sum(gaps[log][name][1] ** 2 for log in logs)) / len(logs)),
+                )
+                for name in means
+                if name != "default"
+            }
+        )
 
 
 def main() -> None:

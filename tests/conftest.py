@@ -1,9 +1,15 @@
+import signal
+
 import pytest
 from hypothesis import settings
 
 # the first example of a kernel compiles it; the same examples in every run
 settings.register_profile("pmflib", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("pmflib")
+
+# where whoever starts the tests ignores Ctrl-C, as a shell does for its background, the processes that they start would
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

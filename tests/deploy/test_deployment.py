@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -159,9 +158,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     site = Site(folder, make_environment(folder))
     write_pipeline(folder / "nightly")
-    before = signal.getsignal(signal.SIGINT)
-    # a child inherits an ignored SIGINT, by which a worker stops; a handler of ours it does not
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         site.start("server", *PREFECT, "server", "start")
         site.run(*PREFECT, "server", "status", "--wait", "--timeout", str(WAIT_SECONDS // 2))
@@ -172,7 +168,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.start("worker", *PREFECT, "worker", "start", "--pool", "pmf", "--type", "process")
         yield site
     finally:
-        signal.signal(signal.SIGINT, before)
         site.stop()
 
 
