@@ -13,10 +13,10 @@ with the best mean were taken. That votes fade where workers have answered much 
 like the last three beside the others: there votes that stay cost one to three points. A first way of fading was given
 up because of seeds 300 and 301, so figures that are told of the default are from seeds 310 on. Reading labels without
 votes was a judgement beyond that rule: a better mean for a few more logs that are more than a point worse. Errors on
-real logs are no part of the choice; those of other settings were known when it was made. Twice, what did better by the
-rule was worse on the real logs, and was given up after these had been looked at: a weight of votes that grows with an
-item's answers, and passes that begin at the majority of the votes instead of their shares (or at the more probable of
-both). Other changes stayed although they were no better on them.
+real logs are no part of the choice; those of other settings were known when it was made. Twice, what did better on
+drawn logs was worse on the real ones, and was given up after these had been looked at: a weight of votes that grows
+with an item's answers, and passes that begin at the majority of the votes instead of their shares (or at the more
+probable of both). Other changes stayed although they were no better on them.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads

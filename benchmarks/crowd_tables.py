@@ -8,9 +8,10 @@
 prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product and all workers of dog; table 7;
 table 6; table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other
 people's methods on the same answers, from `crowd_baselines` and, where it is installed, crowd-kit; "ours" this package.
-"s.e." is the standard error of a mean over trials, which is large where few of them have most of the error. "each"
-matches columns with classes for every annotator by itself, as the released code does on real data. "-EM" of ours goes
-on from co-occurrences, from the votes, or with classes cut anew, as the passes from each make the answers likelier.
+"s.e." is the standard error of a mean over trials, which is large where few of them have most of the error; below a
+table of real logs, of the difference of two methods over the tasks. "each" matches columns with classes for every
+annotator by itself, as the released code does on real data. "-EM" of ours goes on from co-occurrences, from the votes,
+or with classes cut anew, as the passes from each make the answers likelier.
 """
 
 # ruff: noqa: E402  threads are limited before NumPy loads

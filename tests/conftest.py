@@ -7,7 +7,7 @@ from hypothesis import settings
 settings.register_profile("pmflib", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("pmflib")
 
-# where whoever starts the tests ignores Ctrl-C, as a shell does for its background, the processes that they start would
+# a shell has its background ignore Ctrl-C, and so would all processes that tests start from there
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -49,7 +49,7 @@ def test_begin_passes__cutting_anew_leaves_where_the_frequent_class_is_split(met
 
 @pytest.mark.parametrize("seed", [14, 37])
 def test_begin_passes__a_start_that_climbs_late_is_found(seed):
-    # a class of 5 %: after ten passes, the cut that ends highest is not yet ahead, and ten of twelve runs missed it
+    # a class of 5 %: after ten passes, the cut that ends highest is not yet ahead; at least 10 of 12 runs missed it
     crowd, answers = draw_rare(seed)
     evaluate, _ = evaluate_on(answers)
     alone = aggregate(answers, "robust", em=False)
