@@ -29,11 +29,11 @@ from numba import njit
 
 import pmflib as pmf
 from pmflib.blocks import Block, DenseBlock
-from pmflib.counting import choice as counting_plan
+from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.adding import add_blocks
-from pmflib.counting.choice import choose_method, measure_work
-from pmflib.kernels.vectors import TILE, count_tile
-from pmflib.store.samples import choose_block_rows
+from pmflib.counting.kernel_choice import choose_method, measure_work
+from pmflib.kernels.llvm.vectors import TILE, count_tile
+from pmflib.store.sample_blocks import choose_block_rows
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 GOOD_SHARE = 0.5

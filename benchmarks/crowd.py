@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.passes import evaluate_blocks, weigh_levels
 from pmflib.crowd.votes import add_votes
-from pmflib.solvers.annotators import Rule, update_annotators
+from pmflib.solvers.crowd.annotator_model import Rule, update_annotators
 
 
 def draw(

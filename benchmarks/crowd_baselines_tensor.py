@@ -10,7 +10,7 @@ import scipy.sparse
 from crowd_baselines_common import Found, Log, find_posterior
 from scipy.optimize import linear_sum_assignment
 
-from pmflib.solvers.simplex import project_simplex, solve_simplex_least_squares
+from pmflib.solvers.numeric.simplex import project_simplex, solve_simplex_least_squares
 
 SWEEPS = 500
 INNER = 10

@@ -19,12 +19,12 @@ from crowd_baselines import BASELINES, BINARY, run_baseline
 from crowd_baselines_common import find_posterior, make_log
 from crowd_published import average, find_error, read_published, show
 
-from pmflib.counting.worker_pairs import count_worker_pairs
+from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd import Answers, aggregate, read_answers
 from pmflib.crowd.aggregation import fit_annotators
-from pmflib.crowd.moments import MomentMethod, fit_pairs
-from pmflib.solvers.annotators import Annotators
-from pmflib.solvers.worker_pairs import WorkerPairs
+from pmflib.crowd.co_occurrence import MomentMethod, fit_pairs
+from pmflib.solvers.crowd.annotator_model import Annotators
+from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 
 MISSING = {"70%": 0.7, "50%": 0.5, "30%": 0.3}
 N_TRAINED, N_ITEMS = 150, 1352

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import expm
 
-from pmflib.crowd.moments import MomentMethod, fit_pairs
-from pmflib.crowd.synthetic import Version, draw_published_crowd
-from pmflib.solvers.annotators import Annotators
-from pmflib.solvers.worker_pairs import WorkerPairs
+from pmflib.crowd.co_occurrence import MomentMethod, fit_pairs
+from pmflib.solvers.crowd.annotator_model import Annotators
+from pmflib.solvers.crowd.worker_marginals import WorkerPairs
+from pmflib.synthetic.label_logs import Version, draw_published_crowd
 
 STEPS, SETTLING = 6000, 1000
 """Steps among exact factorisations, and how many of them only find their size."""

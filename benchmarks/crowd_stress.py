@@ -37,7 +37,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from pmflib.crowd import aggregate, read_answers
-from pmflib.crowd.flavours import Flavour, draw_crowd
+from pmflib.synthetic.scenarios import Flavour, draw_crowd
 
 SHAPES = {
     "2 classes, 164 workers, 10 answers": (800, 164, 2, 10, False),

@@ -12,8 +12,8 @@ from crowd_published import AGAIN, OURS, Numbers, average, read_published, show
 
 from pmflib.crowd import Answers, aggregate, read_answers
 from pmflib.crowd.aggregation import fit_annotators
-from pmflib.crowd.synthetic import Crowd, Version, draw_published_crowd
-from pmflib.solvers.annotators import Annotators, Rule
+from pmflib.solvers.crowd.annotator_model import Annotators, Rule
+from pmflib.synthetic.label_logs import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
 SAMPLES = (1000, 5000, 10_000)

@@ -28,14 +28,14 @@ from scaling import N_FOLDS, N_LEVELS, N_VARIABLES, RANK, list_samples, write_sa
 
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
-from pmflib.counting import choice as counting_plan
-from pmflib.datasets import planted_factors
-from pmflib.em.runs import merge_each
-from pmflib.parallel import keep_loaded, open_client, start_blocks, start_workers
-from pmflib.passes import Group, count_group, load_group, merge_tables, run_e_step
-from pmflib.plan import COUNTING, group_blocks
+from pmflib.counting import kernel_choice as counting_plan
+from pmflib.em.block_groups import Group, count_group, load_group, merge_tables, run_e_step
+from pmflib.em.members import merge_each
+from pmflib.running.memory_plan import COUNTING, group_blocks
+from pmflib.running.parallel import keep_loaded, open_client, start_blocks, start_workers
 from pmflib.schema import Schema
-from pmflib.store.samples import BlockReference, choose_block_rows
+from pmflib.store.sample_blocks import BlockReference, choose_block_rows
+from pmflib.synthetic.datasets import planted_factors
 
 FOLDS_AHEAD = 4
 """Folds under way at a time, as in the stage that counts."""

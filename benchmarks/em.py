@@ -39,7 +39,7 @@ from pmflib.em.loop import EMState, run_em
 from pmflib.em.row_lists import iterate_lists
 from pmflib.em.row_tables import RowTables, allocate, choose_panels
 from pmflib.em.statistics import EMStatistics, Smoothing, em_statistics, m_step, take_logs
-from pmflib.kernels.lanes import make_lanes
+from pmflib.kernels.llvm.lanes import make_lanes
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS = {

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.config import make_source
-from pmflib.config_draft import draft_config
-from pmflib.datasets import planted_factors, write_rating_log
+from pmflib.config.draft import draft_config
 from pmflib.schema import Schema, Variable
+from pmflib.synthetic.datasets import planted_factors, write_rating_log
 
 N_ITEMS = 1000
 RATINGS_EACH = 40

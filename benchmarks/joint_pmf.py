@@ -30,12 +30,12 @@ import numpy as np
 from published import REFERENCE, read_published
 
 import pmflib as pmf
-from pmflib.counting.triples import TripleCounts
-from pmflib.datasets import published_factors
-from pmflib.fitting.pairwise import Method
-from pmflib.fitting.triples import Loss
-from pmflib.metrics import factor_mse, published_factor_mse, relative_error
-from pmflib.sampling import sample_codes
+from pmflib.counting.triple_counts import TripleCounts
+from pmflib.fitting.from_pairs import Method
+from pmflib.fitting.from_triples import Loss
+from pmflib.model.metrics import factor_mse, published_factor_mse, relative_error
+from pmflib.model.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 N_LEVELS = 10
 PUBLISHED_NAMES = {

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from movielens import read_log
 
-from pmflib.metrics import mae, rmse
+from pmflib.model.metrics import mae, rmse
 
 COLUMNS = "user,movie,rating,ts"
 

@@ -20,10 +20,10 @@ import numpy as np
 from numba import njit
 
 import pmflib as pmf
-from pmflib.datasets import published_factors
-from pmflib.sampling import sample_codes
-from pmflib.solvers.composite import fit_composite
-from pmflib.solvers.spa import fit_spa
+from pmflib.model.sampling import sample_codes
+from pmflib.solvers.pairs.composite import fit_composite
+from pmflib.solvers.pairs.spa import fit_spa
+from pmflib.synthetic.datasets import published_factors
 
 N_VARIABLES, N_LEVELS, RANK, N_SAMPLES, OBSERVED = 15, 10, 10, 100_000, 0.5
 FLOOR = 1e-6

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import psutil
 
 from pmflib.config import ClusterConfig
-from pmflib.parallel import open_client, run_blocks, start_workers
-from pmflib.plan import FAN_IN, group_blocks
-from pmflib.store.samples import BlockReference
+from pmflib.running.memory_plan import FAN_IN, group_blocks
+from pmflib.running.parallel import open_client, run_blocks, start_workers
+from pmflib.store.sample_blocks import BlockReference
 
 CELLS = 1000
 

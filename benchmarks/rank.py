@@ -26,10 +26,10 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.blocks import DenseBlock
-from pmflib.datasets import published_factors
 from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.model.sampling import sample_codes
 from pmflib.ranks.selection import RankChoice, select_rank
-from pmflib.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 SHAPES = ((15, 10), (30, 5))
 RANKS = range(2, 21)

@@ -30,15 +30,15 @@ import numpy as np
 
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
-from pmflib.counting import choice as counting_plan
-from pmflib.datasets import planted_factors
-from pmflib.em.runs import merge_each
-from pmflib.parallel import open_client, run_blocks, start_workers
-from pmflib.passes import count_group, merge_tables, run_e_step
-from pmflib.plan import COUNTING, group_blocks
-from pmflib.sampling import sample_codes
+from pmflib.counting import kernel_choice as counting_plan
+from pmflib.em.block_groups import count_group, merge_tables, run_e_step
+from pmflib.em.members import merge_each
+from pmflib.model.sampling import sample_codes
+from pmflib.running.memory_plan import COUNTING, group_blocks
+from pmflib.running.parallel import open_client, run_blocks, start_workers
 from pmflib.schema import Schema
-from pmflib.store.samples import BlockReference, SampleWriter, list_blocks
+from pmflib.store.sample_blocks import BlockReference, SampleWriter, list_blocks
+from pmflib.synthetic.datasets import planted_factors
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 N_FOLDS = 16

@@ -20,7 +20,7 @@ IMPORTS = [
     "pmflib",
     "numba",
     "pmflib.kernels.planes",
-    "pmflib.parallel",
+    "pmflib.running.parallel",
     "tasks.count",
     "flows.cli",
 ]
@@ -39,7 +39,10 @@ block, table = DenseBlock(codes), np.zeros((150, 150), np.int64)
 sparse = block.to_sparse(offsets)
 """
 CALLS = {
-    "scatter": ("from pmflib.kernels.pairs import add_dense", "add_dense(codes, offsets, table)"),
+    "scatter": (
+        "from pmflib.kernels.pair_scatter import add_dense",
+        "add_dense(codes, offsets, table)",
+    ),
     "bit planes": (
         "from pmflib.kernels.planes import add_planes",
         "add_planes(codes, offsets, table)",
@@ -50,7 +53,7 @@ CALLS = {
     ),
     "level indices": ("from pmflib.kernels.held import find_held", "find_held(codes, offsets)"),
     "NNLS": (
-        "from pmflib.solvers.nnls import solve_nnls",
+        "from pmflib.solvers.numeric.nnls import solve_nnls",
         "solve_nnls(np.eye(5), rng.random((5, 9)))",
     ),
     "CSV records": (
@@ -63,16 +66,17 @@ CALLS = {
         "np.zeros(1, np.uint8))",
     ),
     "sampling": (
-        "from pmflib.datasets import planted_factors; from pmflib.sampling import sample_codes;"
+        "from pmflib.synthetic.datasets import planted_factors; from pmflib.model.sampling import sample_codes;"
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
     "annotators": (
-        "from pmflib.solvers.annotators import Rule, update_annotators",
+        "from pmflib.solvers.crowd.annotator_model import Rule, update_annotators",
         "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
     ),
     "EM pass": (
-        "from pmflib.datasets import planted_factors; from pmflib.em.statistics import em_statistics, take_logs;"
+        "from pmflib.synthetic.datasets import planted_factors;"
+        "from pmflib.em.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",
         "em_statistics(block, offsets, *take_logs(*model))",
     ),

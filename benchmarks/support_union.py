@@ -28,9 +28,9 @@ from pathlib import Path
 import numpy as np
 from plots import Curve, Panel, add_plot_option, draw_panels
 
-from pmflib.solvers.column_moments import ColumnMoments
-from pmflib.solvers.conic import order_generators
-from pmflib.solvers.support_union import fit_row_support, trace_supports
+from pmflib.support_union.column_moments import ColumnMoments
+from pmflib.support_union.conic import order_generators
+from pmflib.support_union.group_lasso import fit_row_support, trace_supports
 
 RANK = 10
 STRENGTH = 10.0

@@ -35,7 +35,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC, LinearSVC
 
 import pmflib as pmf
-from pmflib.counting.triples import TripleCounts, count_triples
+from pmflib.counting.triple_counts import TripleCounts, count_triples
 
 RANKS = (2, 4, 8, 16, 32, 64)
 MEMBERS = 10

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from flows.server import prefect_api
+from flows.server.embedded import prefect_api
 from pmflib.config import PipelineConfig
 
 # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied

@@ -7,10 +7,10 @@ from typing import Any
 
 from flows.etl import etl
 from pmflib.config import load_config, make_source
-from pmflib.config_draft import draft_config
-from pmflib.demo import RANK, compare_with_truth, write_demo_log
+from pmflib.config.draft import draft_config
 from pmflib.model import JointPMF
-from pmflib.store.runs import read_run
+from pmflib.store.run_records import read_run
+from pmflib.synthetic.demo import RANK, compare_with_truth, write_demo_log
 from tasks.stage import open_store, report
 
 

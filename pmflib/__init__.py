@@ -12,14 +12,14 @@
 import importlib
 from types import ModuleType
 
-from pmflib.counting.counts import PairCounts, count_pairs
 from pmflib.counting.marginals import Marginals
-from pmflib.counting.triples import count_triples
+from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.triple_counts import count_triples
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.fitting.pairwise import FitResult, fit
-from pmflib.fitting.refining import fit_em
-from pmflib.fitting.triples import fit_triples
+from pmflib.fitting.from_pairs import FitResult, fit
+from pmflib.fitting.from_samples import fit_em
+from pmflib.fitting.from_triples import fit_triples
 from pmflib.model import JointPMF
 from pmflib.ranks.selection import RankChoice, select_rank
 from pmflib.schema import Schema, Variable

@@ -9,29 +9,29 @@ from typing import Any, cast
 import numpy as np
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.worker_pairs import WorkerPairCounts
-from pmflib.crowd.annotator_files import save_annotators
-from pmflib.crowd.checkpoint import remember_heights
-from pmflib.crowd.mapped import (
+from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.crowd.co_occurrence import MomentMethod, fit_pairs
+from pmflib.crowd.pipeline.annotator_files import save_annotators
+from pmflib.crowd.pipeline.checkpoint import remember_heights
+from pmflib.crowd.pipeline.mapped import (
     Groups,
     count_stored,
     count_stored_meetings,
     evaluate_stored,
     join_groups,
 )
-from pmflib.crowd.moments import MomentMethod, fit_pairs
-from pmflib.crowd.plans import (
+from pmflib.crowd.pipeline.memory import (
     TABLE_COPIES,
     plan_label_passes,
     plan_moments,
     plan_worker_counts,
 )
-from pmflib.crowd.runs import judge_by
+from pmflib.crowd.screening import judge_by
 from pmflib.errors import SchemaError
-from pmflib.parallel import count_threads
-from pmflib.plan import MemoryPlan, group_blocks
+from pmflib.running.memory_plan import MemoryPlan, group_blocks
+from pmflib.running.parallel import count_threads
 from pmflib.schema import Schema
-from pmflib.solvers.worker_pairs import check_levels
+from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed

@@ -13,21 +13,21 @@ import pyarrow.parquet as pq
 
 from pmflib.config import PipelineConfig
 from pmflib.crowd.aggregation import RULES, limit_passes
-from pmflib.crowd.annotator_files import load_annotators
-from pmflib.crowd.census import CENSUS, Census, make_label_schema, take_census
-from pmflib.crowd.checkpoint import load_fit, save_fit
-from pmflib.crowd.mapped import evaluate_stored
+from pmflib.crowd.likeliest_start import begin_passes
 from pmflib.crowd.passes import CrowdFit, Evaluate, run_passes, weigh_answers
-from pmflib.crowd.plans import plan_label_passes
-from pmflib.crowd.starts import begin_passes
-from pmflib.crowd.stored import label_partition, make_worker_table
+from pmflib.crowd.pipeline.annotator_files import load_annotators
+from pmflib.crowd.pipeline.block_groups import label_partition, make_worker_table
+from pmflib.crowd.pipeline.census import CENSUS, Census, make_label_schema, take_census
+from pmflib.crowd.pipeline.checkpoint import load_fit, save_fit
+from pmflib.crowd.pipeline.mapped import evaluate_stored
+from pmflib.crowd.pipeline.memory import plan_label_passes
 from pmflib.ingest import Source, digest_source, find_sources
-from pmflib.parallel import Client, check_workers_see, count_threads, map_items
+from pmflib.running.parallel import Client, check_workers_see, count_threads, map_items
 from pmflib.schema import Schema
-from pmflib.solvers.annotators import Annotators, Rule
+from pmflib.solvers.crowd.annotator_model import Annotators, Rule
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
-from pmflib.store.runs import name_labelling, write_run
+from pmflib.store.run_records import name_labelling, write_run
 from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.counts import load_singles
 from pmflib.counting.marginals import smooth_singles
-from pmflib.evaluation import MEASURES, HeldOutScores, split_folds
+from pmflib.counting.pair_counts import load_singles
+from pmflib.em.block_groups import score_group
 from pmflib.model import JointPMF
-from pmflib.parallel import run_blocks
-from pmflib.passes import score_group
-from pmflib.plan import group_blocks
+from pmflib.model.evaluation import MEASURES, HeldOutScores, split_folds
+from pmflib.running.memory_plan import group_blocks
+from pmflib.running.parallel import run_blocks
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.diagnostics import diagnose
-from pmflib.evaluation import split_folds
-from pmflib.fitting.choosing import group_folds
-from pmflib.fitting.pairwise import Method
-from pmflib.fitting.pairwise import fit as fit_counts
+from pmflib.fitting.auto_method import group_folds
+from pmflib.fitting.from_pairs import Method
+from pmflib.fitting.from_pairs import fit as fit_counts
+from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, publish_facts, report, stage, timed
 

@@ -23,7 +23,7 @@ from pmflib.ingest import (
     spill_wide,
     write_levels,
 )
-from pmflib.parallel import Client, check_workers_see, hear_counts, map_items, tell_count
+from pmflib.running.parallel import Client, check_workers_see, hear_counts, map_items, tell_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, write_dataset
@@ -173,7 +173,7 @@ def _spill_file(item: tuple[Source, Reference], job: _Job) -> Entry:
     part, inputs = job.schema, {"source": raw}
     if census is not None:
         # of label logs alone: other pipelines do without these modules
-        from pmflib.crowd.census import CENSUS, Census, narrow_schema
+        from pmflib.crowd.pipeline.census import CENSUS, Census, narrow_schema
 
         names = Census.load(store.locate(census) / CENSUS)
         part = narrow_schema(job.schema, names, job.config.source)

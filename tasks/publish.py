@@ -9,7 +9,7 @@ from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import QUARANTINE
-from pmflib.store.runs import read_run, write_run
+from pmflib.store.run_records import read_run, write_run
 from tasks.evaluate import evaluate
 from tasks.stage import open_store, report, stage
 

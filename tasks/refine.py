@@ -10,26 +10,26 @@ from typing import Any
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.config import PipelineConfig
-from pmflib.counting.counts import PairCounts, count_pairs, load_singles
 from pmflib.counting.marginals import estimate_singles, smooth_singles
+from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
+from pmflib.em.block_groups import judge_group, load_group, run_e_step
 from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.in_memory import Samples
 from pmflib.em.loop import EMState, open_start
-from pmflib.em.runs import EvaluateModels, Runs, estimate_gain, merge_each, merge_scores
-from pmflib.em.samples import Samples
+from pmflib.em.members import EvaluateModels, Runs, estimate_gain, merge_each, merge_scores
 from pmflib.em.statistics import EMStatistics, ScoreBlock, score_average, score_difference
-from pmflib.evaluation import split_folds
-from pmflib.fitting.pairwise import FitResult
+from pmflib.fitting.from_pairs import FitResult
+from pmflib.fitting.from_samples import report_em, tell_target
 from pmflib.fitting.recipes import Options, fit_options
-from pmflib.fitting.refining import report_em, tell_target
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
-from pmflib.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
-from pmflib.passes import judge_group, load_group, run_e_step
-from pmflib.plan import group_blocks, plan_em
-from pmflib.solvers.squarem import Model
+from pmflib.model.evaluation import split_folds
+from pmflib.running.memory_plan import group_blocks, plan_em
+from pmflib.running.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
+from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.samples import BlockReference
+from pmflib.store.sample_blocks import BlockReference
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 
 VERSION = 5

@@ -14,8 +14,8 @@ from prefect.context import TaskRunContext
 
 from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
-from pmflib.counting.counts import PairCounts
-from pmflib.evaluation import split_folds
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.model.evaluation import split_folds
 from pmflib.ranks.rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
 from pmflib.ranks.selection import (
     MAX_LEVELS,
@@ -27,7 +27,7 @@ from pmflib.ranks.selection import (
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.samples import read_block
+from pmflib.store.sample_blocks import read_block
 from tasks.curves import draw_curves, tabulate_curves
 from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
 

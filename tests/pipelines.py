@@ -5,7 +5,7 @@ import numpy as np
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import SAMPLES, read_partitions
-from pmflib.store.samples import list_blocks, read_block, read_origins
+from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest

@@ -21,7 +21,7 @@ def log(
 ) -> None:
     """Show what an artefact was made from, back to the raw files."""
     from pmflib.store.lineage import find_reference, trace
-    from pmflib.store.runs import name_labelling, read_run
+    from pmflib.store.run_records import name_labelling, read_run
     from tasks.stage import open_store
 
     checked = load_config(config)

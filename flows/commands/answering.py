@@ -64,7 +64,7 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Ask the live model for the distribution of some variables, given levels of others."""
-    from pmflib.query import answer, parse_question
+    from pmflib.model.query import answer, parse_question
 
     found = answer(_load_live(load_config(config)), parse_question(question))
     if as_json:
@@ -81,7 +81,7 @@ def query(
 
 def _load_live(config: PipelineConfig) -> Any:
     from pmflib.model import JointPMF
-    from pmflib.store.runs import read_run
+    from pmflib.store.run_records import read_run
     from tasks.stage import open_store
 
     store = open_store(config)

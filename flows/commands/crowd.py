@@ -13,7 +13,7 @@ import typer
 from flows.commands.drafting import relate
 from flows.console import AsJson, orchestrated, out, print_json
 from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
-from pmflib.config_draft import draft_config
+from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
 
 OPTIONS = {

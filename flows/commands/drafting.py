@@ -11,7 +11,7 @@ import typer
 
 from flows.console import AsJson, out, print_json
 from pmflib.config import SourceConfig, make_source
-from pmflib.config_draft import draft_config
+from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from flows.console import AsJson, ConfigPath, orchestrated, out, print_json, show_facts
-from flows.server import prefect_api
+from flows.server.embedded import prefect_api
 from pmflib.config import load_config
 from pmflib.errors import ConfigError
 
@@ -62,7 +62,7 @@ def demo(
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.display import make_labels_table, make_table
-    from pmflib.store.runs import name_labelling, read_run
+    from pmflib.store.run_records import name_labelling, read_run
     from tasks.stage import open_store
 
     checked = load_config(config)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, SparseBlock, concatenate_blocks
-from pmflib.counting.choice import TILE_ROWS, choose_method, estimate_costs, measure_work
+from pmflib.counting.kernel_choice import TILE_ROWS, choose_method, estimate_costs, measure_work
 
 if TYPE_CHECKING:
     from pmflib.kernels.planes import PlaneCounter
@@ -32,7 +32,8 @@ def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
 
     Notes
     -----
-    The kernel is chosen by `pmflib.counting.choice`. Memory beyond the block: at most 2 KiB a level and half a table.
+    The kernel is chosen by `pmflib.counting.kernel_choice`. Memory beyond the block: at most 2 KiB a level and half a
+    table.
     """
     add_blocks([block], offsets, table)
 
@@ -81,7 +82,7 @@ def _make_counter(offsets: IntArray) -> PlaneCounter:
 
 
 def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:
-    from pmflib.kernels.pairs import add_dense, add_sparse
+    from pmflib.kernels.pair_scatter import add_dense, add_sparse
 
     if isinstance(block, SparseBlock):
         add_sparse(block.indptr, block.indices, table)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counting.counts import PairCounts, sum_by_pair
+from pmflib.counting.pair_counts import PairCounts, sum_by_pair
 from pmflib.errors import SchemaError
 
 

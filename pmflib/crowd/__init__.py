@@ -4,14 +4,14 @@ The same model as everything else: a variable is an annotator, a sample an item,
 """
 
 from pmflib.crowd.aggregation import aggregate
-from pmflib.crowd.answers import Answers, read_answers
 from pmflib.crowd.estimators import (
     CrowdAggregator,
     DawidSkene,
     MajorityVote,
     OneCoinDawidSkene,
 )
-from pmflib.crowd.result import Aggregation
+from pmflib.crowd.label_log import Answers, read_answers
+from pmflib.crowd.true_labels import Aggregation
 
 __all__ = [
     "Aggregation",

@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.crowd.answers import Answers, OnRepeated, OnUnknown, read_answers
-from pmflib.crowd.moments import MomentMethod, fit_moments
+from pmflib.crowd.co_occurrence import MomentMethod, fit_moments
+from pmflib.crowd.label_log import Answers, OnRepeated, OnUnknown, read_answers
+from pmflib.crowd.likeliest_start import begin_passes
 from pmflib.crowd.passes import (
     MAX_PASSES,
     TOLERANCE,
@@ -23,13 +24,12 @@ from pmflib.crowd.passes import (
     split_rows,
     weigh_answers,
 )
-from pmflib.crowd.result import Aggregation
-from pmflib.crowd.runs import judge_by
-from pmflib.crowd.starts import begin_passes
+from pmflib.crowd.screening import judge_by
+from pmflib.crowd.true_labels import Aggregation
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.solvers.annotators import Annotators, Rule
-from pmflib.solvers.confusion import Order
+from pmflib.solvers.crowd.annotator_model import Annotators, Rule
+from pmflib.solvers.crowd.class_matching import Order
 
 PassMethod: TypeAlias = Literal["auto", "dawid_skene", "mv_em", "one_coin", "balanced"]
 Method: TypeAlias = PassMethod | Literal["majority"] | MomentMethod

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.crowd.aggregation import Method, aggregate
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
-from pmflib.crowd.result import Aggregation
+from pmflib.crowd.true_labels import Aggregation
 from pmflib.errors import PmfError
 
 

@@ -13,7 +13,7 @@ from pmflib.blocks import SparseBlock
 from pmflib.crowd.votes import VotedBlock, share_votes, weigh_votes
 from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.errors import PmfError
-from pmflib.solvers.annotators import Annotators, Rule, split_kinds, update_annotators
+from pmflib.solvers.crowd.annotator_model import Annotators, Rule, split_kinds, update_annotators
 
 Evaluate: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], EMStatistics]
 """Sufficient statistics of all items, under weights of the states, of answers, and of a class by its votes."""

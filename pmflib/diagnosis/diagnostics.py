@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals, estimate_singles
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.jackknife import estimate_standard_errors
 from pmflib.errors import SchemaError
 from pmflib.model import JointPMF
-from pmflib.solvers.splits import cut_observed_pairs
+from pmflib.solvers.pairs.splits import cut_observed_pairs
 
 NEAR_ZERO = 0.01
 """A level (nearly) rules a state out where the state's posterior given the level is below."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import SchemaError
-from pmflib.metrics import match_factors
 from pmflib.model import JointPMF
-from pmflib.solvers.composite import fit_composite
-from pmflib.solvers.pairwise import Parameters
+from pmflib.model.metrics import match_factors
+from pmflib.solvers.pairs.checks import Parameters
+from pmflib.solvers.pairs.composite import fit_composite
 
 _ITERATIONS = 500
 _TOL = 1e-8

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pmflib.arrays import IntArray
 from pmflib.em.loop import EMState
-from pmflib.solvers.squarem import Model
+from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import replace_file
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.em.statistics import EMStatistics, Smoothing, m_step
 from pmflib.errors import PmfError
-from pmflib.solvers.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
+from pmflib.solvers.numeric.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
 
 CYCLE = 2
 """Passes from one extrapolation that is kept to the next."""

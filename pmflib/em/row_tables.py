@@ -112,7 +112,7 @@ class RowTables:
     def _allocate(
         self, n_strata: int, n_entries: int, width: int, n_panels: int
     ) -> tuple[FloatArray, ...]:
-        """Priors, table, and work space as `pmflib.kernels.em.RowKernels` has it."""
+        """Priors, table, and work space as `pmflib.kernels.row_kernels.RowKernels` has it."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
         tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)
@@ -164,8 +164,8 @@ def add_block(
     strata
         int32 of shape (n_rows,): which of several priors each row has; None where there is one.
     """
-    from pmflib.kernels.em import ALIKE
     from pmflib.kernels.em_tables import collect_masses
+    from pmflib.kernels.row_kernels import ALIKE
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     levels, rank = tables.model[2], log_factors.shape[1]
@@ -215,7 +215,7 @@ def score_block(
     strata
         As for `add_block`.
     """
-    from pmflib.kernels.em import ALIKE
+    from pmflib.kernels.row_kernels import ALIKE
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     scales = (tables.log_scales, tables.log_scale)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmflib.metrics import match_factors
-from pmflib.solvers.squarem import Model
+from pmflib.model.metrics import match_factors
+from pmflib.solvers.numeric.squarem import Model
 
 
 def average_parameters(models: Sequence[Model]) -> Model:

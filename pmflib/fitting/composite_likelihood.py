@@ -7,8 +7,8 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.marginals import Marginals
 from pmflib.em.statistics import Smoothing
-from pmflib.solvers.composite import fit_composite
-from pmflib.solvers.pairwise import Parameters
+from pmflib.solvers.pairs.checks import Parameters
+from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.result import SolverResult
 
 # Held-out pairs that a model rules out count as this likely.

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from pmflib.em.loop import EMState
-from pmflib.em.runs import HeldOut, Runs, split_members
+from pmflib.em.members import HeldOut, Runs, split_members
 from pmflib.em.statistics import Smoothing
 from pmflib.fitting.averaging import average_parameters
-from pmflib.solvers.squarem import Model
+from pmflib.solvers.numeric.squarem import Model
 
 STRENGTHS = (0.1, 0.3, 1.0, 2.0)
 """Mean pseudo-counts per level and state that are compared."""

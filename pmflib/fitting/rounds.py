@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.loop import open_start
-from pmflib.fitting.pairwise import Method, fit
-from pmflib.solvers.random_start import start_random
-from pmflib.solvers.squarem import Model
+from pmflib.fitting.from_pairs import Method, fit
+from pmflib.solvers.numeric.squarem import Model
+from pmflib.solvers.pairs.random_start import start_random
 
 
 class Starts:

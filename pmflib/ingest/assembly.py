@@ -20,7 +20,7 @@ from pmflib.ingest.accounts import Account
 from pmflib.ingest.quarantine import QuarantineWriter, raw_text
 from pmflib.ingest.spills import find_levels, read_bucket
 from pmflib.schema import Schema
-from pmflib.store.samples import SampleWriter
+from pmflib.store.sample_blocks import SampleWriter
 
 
 def assemble_bucket(

@@ -25,7 +25,7 @@ from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
-from pmflib.store.samples import SampleWriter
+from pmflib.store.sample_blocks import SampleWriter
 
 
 def encode_wide(

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.kernels.em_segments import INNER, OUTER
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 FURTHER = 7.5
 """How much further on the logarithm is taken: eight steps of the recurrence, less a half that makes the series even."""

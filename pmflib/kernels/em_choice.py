@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.kernels.combining import LISTED
-from pmflib.kernels.em import ALIKE, RowKernels, make_row_kernels
 from pmflib.kernels.em_lists import arrange_keys, count_beyond, make_dense_combined
-from pmflib.kernels.fallback import vector_code_works
-from pmflib.kernels.lanes import ROWS
+from pmflib.kernels.llvm.combining import LISTED
+from pmflib.kernels.llvm.fallback import vector_code_works
+from pmflib.kernels.llvm.lanes import ROWS
+from pmflib.kernels.row_kernels import ALIKE, RowKernels, make_row_kernels
 
 WHAT = "EM"
 
 
 @lru_cache
 def choose_row_kernels(width: int, n_vectors: int, n_panels: int) -> RowKernels:
-    """Kernels as from `pmflib.kernels.em.make_row_kernels`, called once with the types that samples come in."""
+    """Kernels as from `row_kernels.make_row_kernels`, called once with the types that samples come in."""
 
     def check() -> bool:
         return _adds_right(make_row_kernels(width, n_vectors, n_panels), width, n_vectors, n_panels)

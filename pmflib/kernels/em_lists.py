@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.kernels.combining import LISTED, count_read, make_combine, make_plain_combine
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.combining import LISTED, count_read, make_combine, make_plain_combine
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 Keys: TypeAlias = npt.NDArray[np.int32]
 
@@ -53,7 +53,7 @@ def count_beyond(n_lists: int, size: int) -> int:
 
 
 def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
-    """Arrange keys as `pmflib.kernels.combining.make_combine` reads them: eights of lists, filled up with zeros."""
+    """Arrange keys as `llvm.combining.make_combine` reads them: eights of lists, filled up with zeros."""
     n_eights = -(-bases.size // LISTED)
     wide_bases, wide_steps = (np.zeros(n_eights * LISTED * k, np.int32) for k in (1, size))
     wide_bases[: bases.size] = bases

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from numba import njit
 
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 Shape: TypeAlias = tuple[int, int, int, int]
 """Width of a vector, vectors per panel, panels in a table row, and whether LLVM vectors are done without."""
@@ -88,7 +88,7 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
     Parameters
     ----------
     multiply
-        As in `pmflib.kernels.lanes.Lanes`.
+        As in `pmflib.kernels.llvm.lanes.Lanes`.
     shape
         Of the table.
     """

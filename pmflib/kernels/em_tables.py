@@ -1,7 +1,7 @@
 """Tables of scaled probabilities by entry, and masses by entry brought back to levels."""
 
 from pmflib.kernels.em_segments import OUTER
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 
 @compile_kernel(**OUTER)

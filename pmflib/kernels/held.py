@@ -3,8 +3,8 @@
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.kernels.saved_code import compile_kernel
-from pmflib.kernels.vectors import STRIP_ROWS, count_ones, mask_least
+from pmflib.kernels.llvm.saved_code import compile_kernel
+from pmflib.kernels.llvm.vectors import STRIP_ROWS, count_ones, mask_least
 
 WORD = STRIP_ROWS
 """Codes looked at together."""

@@ -8,8 +8,8 @@ observed is all ones and costs nothing: (I - 1)^2 products for a pair of complet
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.kernels.saved_code import compile_kernel
-from pmflib.kernels.vectors import (
+from pmflib.kernels.llvm.saved_code import compile_kernel
+from pmflib.kernels.llvm.vectors import (
     LANES,
     STRIP_ROWS,
     STRIP_VARIABLES,
@@ -157,7 +157,7 @@ def choose_chunk_rows(n_levels: int) -> int:
 
 
 class PlaneCounter:
-    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.pairs.add_dense`.
+    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.pair_scatter.add_dense`.
 
     Parameters
     ----------

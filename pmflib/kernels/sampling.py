@@ -3,7 +3,7 @@
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 
 @compile_kernel()

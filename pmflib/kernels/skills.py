@@ -1,7 +1,7 @@
 """How much better or worse annotators are than all together: Newton's steps for all of them at once."""
 
 from pmflib.kernels.em_segments import OUTER
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 
 @compile_kernel(**OUTER)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.arrays import IntArray
-from pmflib.kernels.saved_code import compile_kernel
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 TILE_ROWS = 65_535
 """Rows in a pass: the most that a 16-bit count holds."""
@@ -112,7 +112,7 @@ def fill_tile(indices, cuts, left, right, edges, tile):  # type: ignore[no-untyp
 
 
 def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a sparse block, to the same result as `pmflib.kernels.pairs.add_sparse`.
+    """Add the pairs of a sparse block, to the same result as `pmflib.kernels.pair_scatter.add_sparse`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.statistics import FLOOR
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.model import JointPMF

@@ -10,13 +10,13 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
-from pmflib.solvers.pairwise import Parameters, normalise_blocks, spread_pairs
-from pmflib.solvers.procrustes import improve_root, root_of, turn_nonnegative
-from pmflib.solvers.random_start import start_random
+from pmflib.solvers.numeric.rotation import improve_root, root_of, turn_nonnegative
+from pmflib.solvers.pairs.checks import Parameters, normalise_blocks, spread_pairs
+from pmflib.solvers.pairs.random_start import start_random
+from pmflib.solvers.pairs.spectral_rank import count_confirmed
+from pmflib.solvers.pairs.state_moves import add_state, merge_states
+from pmflib.solvers.pairs.symnmf import impute_pairs
 from pmflib.solvers.result import SolverResult
-from pmflib.solvers.spectral_rank import count_confirmed
-from pmflib.solvers.state_moves import add_state, merge_states
-from pmflib.solvers.symnmf import impute_pairs
 
 # Iterations that each start gets before the best of them goes on alone.
 _TRIED = 6

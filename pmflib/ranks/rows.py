@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import ConvergenceWarning, PmfError, RankError
-from pmflib.fitting.pairwise import FitResult, fit
-from pmflib.fitting.refining import fit_em
+from pmflib.fitting.from_pairs import FitResult, fit
+from pmflib.fitting.from_samples import fit_em
 
 SMOOTHINGS = (1.0, 0.1)
 """Mean pseudo-counts per level and state that every rank is fitted with."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.ranks.folds import RankFit, RankFold, RankJob, fit_rank
-from pmflib.solvers.pairwise import Parameters
+from pmflib.solvers.pairs.checks import Parameters
 
 # Ranks are told apart one by one up to here, then in steps of a tenth.
 _FINE = 30
@@ -111,7 +111,7 @@ class RankSearch:
         client: Any = None,
     ) -> None:
         # loads the configuration's library, which a fit of counts has no use for
-        from pmflib.parallel import send_items
+        from pmflib.running.parallel import send_items
 
         self.folds = folds
         self.ladder = list(ladder)
@@ -225,7 +225,7 @@ class RankSearch:
         self, rank: int, strength: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
-        from pmflib.parallel import map_items
+        from pmflib.running.parallel import map_items
 
         work = [
             (fold, RankJob(rank, strength, near, self._seed))

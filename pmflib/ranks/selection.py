@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.rounds import deal_rounds
 from pmflib.ranks.folds import RankFold

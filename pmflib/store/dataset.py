@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.samples import BlockReference, list_blocks
+from pmflib.store.sample_blocks import BlockReference, list_blocks
 
 SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""

@@ -7,9 +7,9 @@ import pytest
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
-from pmflib.counting import choice as counting_plan
+from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.adding import add_block, add_blocks
-from pmflib.counting.choice import (
+from pmflib.counting.kernel_choice import (
     COMPILE_NS,
     CountingWork,
     choose_method,
@@ -17,8 +17,8 @@ from pmflib.counting.choice import (
     is_usable,
     measure_work,
 )
-from pmflib.kernels import fallback
-from pmflib.kernels.pairs import add_dense
+from pmflib.kernels.llvm import fallback
+from pmflib.kernels.pair_scatter import add_dense
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from reference import tables_of_codes
 
-from pmflib.counting.counts import count_pairs
 from pmflib.counting.marginals import Marginals, estimate_singles
+from pmflib.counting.pair_counts import count_pairs
 from pmflib.errors import SchemaError
 
 

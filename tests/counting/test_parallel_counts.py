@@ -2,7 +2,7 @@ import time
 
 from pmflib.config import ClusterConfig, SchemaConfig, make_source
 from pmflib.ingest import encode_wide, find_sources
-from pmflib.parallel import hear_counts, map_items, open_client, start_workers, tell_count
+from pmflib.running.parallel import hear_counts, map_items, open_client, start_workers, tell_count
 from pmflib.schema import Schema, Variable
 
 

@@ -5,7 +5,7 @@ from crowd.label_logs import draw_log, read_real_log
 from pmflib.crowd import aggregate, read_answers
 from pmflib.crowd.aggregation import fit_annotators
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.solvers.annotators import Rule
+from pmflib.solvers.crowd.annotator_model import Rule
 
 
 def count_wrong(found, truth):

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from pmflib.config import load_config, make_source
-from pmflib.config_draft import draft_config
-from pmflib.demo import RANK, write_demo_log
+from pmflib.config.draft import draft_config
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.runs import read_run
+from pmflib.store.run_records import read_run
+from pmflib.synthetic.demo import RANK, write_demo_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from reference import make_model, tables_of_codes
 
 import pmflib as pmf
-from pmflib.counting.counts import PairCounts
 from pmflib.counting.marginals import Marginals
-from pmflib.datasets import published_factors
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.diagnostics import count_moments
 from pmflib.errors import SchemaError
-from pmflib.sampling import sample_codes
+from pmflib.model.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 
 def draw(n_rows, *, observed=1.0, seed=0, n_variables=6, rank=4):

@@ -12,7 +12,8 @@ from pmflib.em import row_lists
 from pmflib.em.row_lists import Layout
 from pmflib.em.row_tables import choose_layout, choose_panels, score_block
 from pmflib.em.statistics import FLOOR, EMStatistics, em_statistics, take_logs
-from pmflib.kernels import em_choice, fallback
+from pmflib.kernels import em_choice
+from pmflib.kernels.llvm import fallback
 
 
 def log_domain(codes, offsets, prior, factors):

@@ -18,11 +18,11 @@ import numpy as np
 import psutil
 
 from pmflib.config import load_config
-from pmflib.datasets import planted_factors, write_rating_log, write_survey
 from pmflib.em.checkpoint import load_state
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store, digest_tree
-from pmflib.store.runs import read_run
+from pmflib.store.run_records import read_run
+from pmflib.synthetic.datasets import planted_factors, write_rating_log, write_survey
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit

@@ -23,8 +23,8 @@ from fault_runs import (
     watching,
 )
 
-from pmflib.crowd.checkpoint import load_fit
-from pmflib.solvers.annotators import Rule
+from pmflib.crowd.pipeline.checkpoint import load_fit
+from pmflib.solvers.crowd.annotator_model import Rule
 
 pytestmark = pytest.mark.slow
 

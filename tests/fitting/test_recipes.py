@@ -4,8 +4,8 @@ from reference import make_model
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
-from pmflib.em.runs import Runs
-from pmflib.em.samples import Samples
+from pmflib.em.in_memory import Samples
+from pmflib.em.members import Runs
 from pmflib.fitting.recipes import (
     DEFAULT_STRENGTH,
     STRENGTHS,

@@ -24,7 +24,7 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def api(home):
     """Address of an embedded Prefect server."""
-    from flows.server import prefect_api
+    from flows.server.embedded import prefect_api
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -74,7 +74,7 @@ def test_etl__every_stage_is_recorded(ran):
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-    from flows.run_history import wait_until_stored
+    from flows.server.run_history import wait_until_stored
 
     _, _, since = ran
     assert wait_until_stored(since, 30)

@@ -25,7 +25,7 @@ from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import BUCKET_BYTES
 from pmflib.schema import Schema, Variable
-from pmflib.store.samples import list_blocks, read_block, read_origins
+from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 LONG = SourceConfig(path="x", layout="long", sample="user", variable="item", value="rating")
 TIMED = LONG.model_copy(update={"time": "ts"})

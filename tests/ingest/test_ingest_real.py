@@ -15,7 +15,7 @@ from pmflib.ingest import (
     find_sources,
     spill_long,
 )
-from pmflib.store.samples import list_blocks, read_block, read_origins
+from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

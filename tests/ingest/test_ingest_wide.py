@@ -20,7 +20,7 @@ from pmflib.ingest import (
     spill_wide,
 )
 from pmflib.schema import Schema, Variable
-from pmflib.store.samples import list_blocks, read_block, read_origins
+from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 WIDE = SourceConfig(path="x", layout="wide")
 KEYED = SourceConfig(path="x", layout="wide", sample="id")

@@ -12,7 +12,7 @@ from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.kernels import planes, tiles
 from pmflib.kernels.held import find_held
-from pmflib.kernels.pairs import add_dense, add_sparse
+from pmflib.kernels.pair_scatter import add_dense, add_sparse
 from pmflib.kernels.planes import add_planes
 from pmflib.kernels.tiles import add_tiles
 

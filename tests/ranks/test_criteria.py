@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.datasets import published_factors
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.model.sampling import sample_codes
 from pmflib.ranks.criteria import (
     _take_information,
     _take_score,
@@ -13,7 +13,7 @@ from pmflib.ranks.criteria import (
     score_composite,
     score_samples,
 )
-from pmflib.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 
 def make_model(cardinalities, rank, seed=0):

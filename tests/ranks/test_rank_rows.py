@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.datasets import published_factors
 from pmflib.errors import PmfError, RankError
+from pmflib.model.sampling import sample_codes
 from pmflib.ranks.rows import select_rank_by_rows
-from pmflib.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.datasets import published_factors
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.composite_likelihood import score_pairs
 from pmflib.fitting.rounds import deal_rounds
+from pmflib.model.sampling import sample_codes
 from pmflib.ranks import selection as rank_selection
 from pmflib.ranks.folds import RankFold, RankJob, fit_rank
 from pmflib.ranks.search import compare_paired, make_ladder
 from pmflib.ranks.selection import select_rank
-from pmflib.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
 
 
 def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_folds=16):

@@ -7,7 +7,7 @@ from pmflib.errors import StoreError
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
-from pmflib.store.samples import SampleWriter, read_block
+from pmflib.store.sample_blocks import SampleWriter, read_block
 
 SCHEMA = Schema.from_cardinalities([3, 2])
 

@@ -7,12 +7,12 @@ from crowd.label_logs import draw_log
 from pipelines import make_schema, summary_of
 
 from pmflib.config import ClusterConfig, make_crowd
-from pmflib.counting.worker_pairs import WorkerPairCounts, count_worker_pairs
+from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
 from pmflib.crowd import aggregate as aggregate_table
 from pmflib.crowd import read_answers
 from pmflib.errors import MemoryPlanError
-from pmflib.parallel import start_workers
-from pmflib.solvers import worker_pairs
+from pmflib.running.parallel import start_workers
+from pmflib.solvers.crowd import worker_marginals as worker_pairs
 from pmflib.store.artefacts import Store
 from tasks.annotators import PAIRS, annotators, pairs
 from tasks.crowd import aggregate, census

@@ -3,7 +3,7 @@ import pytest
 from pipelines import as_wide, draw_codes, make_schema
 from reference import pair_table
 
-from pmflib.counting.counts import PairCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import MemoryPlanError
 from pmflib.store.artefacts import Store
 from tasks import count as stage_module

@@ -8,11 +8,11 @@ from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 from reference import conditional_pmf, joint_tensor, row_probability
 
 from pmflib.config import EvaluateConfig
-from pmflib.evaluation import choose_hidden
 from pmflib.model import JointPMF
+from pmflib.model.evaluation import choose_hidden
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.samples import read_block
+from pmflib.store.sample_blocks import read_block
 from tasks.evaluate import evaluate
 
 SIZES = (3, 2, 4, 2)

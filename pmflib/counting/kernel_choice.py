@@ -1,0 +1,195 @@
+"""Which kernel counts a block: a cost rule. All of them give the same integers, so it decides on time alone.
+
+``scatter``
+    Plain numba, compiled in a moment: the oracle of the tests, small jobs, and wherever vector code does not compile.
+``planes``
+    Bit planes: the time depends on levels, not on what is observed. For dense blocks.
+``tiles``
+    Scatter into tiles: the time depends on what is observed, not on the levels. For sparse blocks, and for dense blocks
+    where little is observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import Block, DenseBlock, SparseBlock
+from pmflib.kernels.llvm.fallback import vector_code_works
+
+Method: TypeAlias = Literal["scatter", "planes", "tiles"]
+
+TILE_ROWS = 65_535
+"""Rows that the tiles count between two visits to the table."""
+SAMPLED_ROWS = 256
+"""Rows looked at to see how much is observed."""
+CACHED_TABLE = 1 << 20
+"""Bytes of a table that a scatter visits at full speed."""
+COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
+"""What the first call on a machine costs, over that of the scatter, nanoseconds."""
+LOAD_NS = 1e8
+"""The same where another process has left its compiled code."""
+
+_saved: dict[Method, float] = {}
+
+
+@dataclass(frozen=True)
+class CountingWork:
+    """What the time of counting a block depends on.
+
+    Parameters
+    ----------
+    n_rows
+        Samples.
+    n_levels, n_variables
+        Size of the schema.
+    n_held
+        Observed cells of a row, on average.
+    n_pairs
+        Pairs of observed cells of a row, each with itself included, on average.
+    n_planes
+        Bit planes that have to be multiplied; None where codes are neither int8 nor int16, or are not given.
+    sparse
+        Whether level indices are given.
+    """
+
+    n_rows: int
+    n_levels: int
+    n_variables: int
+    n_held: float
+    n_pairs: float
+    n_planes: int | None
+    sparse: bool
+
+
+def measure_work(block: Block, offsets: IntArray) -> CountingWork:
+    """Look at evenly spaced rows of a block."""
+    n_levels, n_variables = int(offsets[-1]), offsets.size - 1
+    n_planes = None
+    step = max(1, block.n_rows // SAMPLED_ROWS)
+    if isinstance(block, DenseBlock):
+        observed = block.codes[::step] >= 0
+        held = np.count_nonzero(observed, axis=1)
+        if block.codes.dtype in (np.int8, np.int16):
+            n_planes = n_levels - int(observed.all(axis=0).sum())
+    else:
+        held = block.indptr[1::step] - block.indptr[:-1:step]
+    n_held, n_squared = (float(held.mean()), float((held * held).mean())) if held.size else (0, 0)
+    return CountingWork(
+        n_rows=block.n_rows,
+        n_levels=n_levels,
+        n_variables=n_variables,
+        n_held=n_held,
+        n_pairs=(n_squared + n_held) / 2,
+        n_planes=n_planes,
+        sparse=not isinstance(block, DenseBlock),
+    )
+
+
+def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, float]:
+    """Nanoseconds that each method would take, once compiled.
+
+    Parameters
+    ----------
+    work
+        What there is to count.
+    sweeps
+        Visits of the whole table that are on the account of this block, for tiles.
+
+    Returns
+    -------
+    Of the methods that can count it.
+
+    Notes
+    -----
+    The constants were fitted to one core of a processor with AVX-512; elsewhere planes are two to four times
+    slower, which moves the border to the scatters but seldom the choice.
+    """
+    table = float(work.n_levels) ** 2
+    visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
+    sweep = 2 * table * sweeps
+    look = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
+    costs: dict[Method, float] = {"scatter": work.n_rows * (look + visit * work.n_pairs)}
+    n_groups = 1 + work.n_levels // 1024
+    tiles = 8 + (0.7 + 0.3 * n_groups) * work.n_pairs
+    if work.sparse:
+        costs["tiles"] = work.n_rows * tiles + sweep
+    elif work.n_planes is not None:
+        find = 20 + 0.3 * work.n_variables + 2 * work.n_held
+        costs["tiles"] = work.n_rows * (find + tiles) + sweep
+        products = 0.0006 * work.n_planes**2
+        costs["planes"] = work.n_rows * (0.04 * work.n_levels + products) + table
+    return costs
+
+
+def choose_method(block: Block, offsets: IntArray) -> Method:
+    """Choose how to count a block.
+
+    A kernel is compiled by the first process that calls it, and loaded by others. The scatter goes on until what
+    another method would have saved so far in this process pays for that, so a small job never waits for a compiler
+    and a large one loses at most as much again.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    A method that can count this block.
+    """
+    work = measure_work(block, offsets)
+    # blocks of a group share visits to the table
+    costs = estimate_costs(work, sweeps=min(1.0, 2 * block.n_rows / TILE_ROWS))
+    best = min(costs, key=costs.__getitem__)
+    if best == "scatter":
+        return best
+    # threads that race here lose a saving, and compile a block later
+    _saved[best] = _saved.get(best, 0.0) + costs["scatter"] - costs[best]
+    if _saved[best] < min(LOAD_NS, COMPILE_NS[best]):
+        return "scatter"
+    if _saved[best] < COMPILE_NS[best] and not is_compiled(best):
+        return "scatter"
+    return best if isinstance(block, SparseBlock) or is_usable(best) else "scatter"
+
+
+@cache
+def is_compiled(method: Method) -> bool:
+    """Whether code of a method's largest kernel was on disk when first asked."""
+    try:
+        if method == "planes":
+            from pmflib.kernels.planes import add_codes as kernel
+        else:
+            from pmflib.kernels.tiles import fill_tile as kernel
+    except ImportError:
+        return False
+    from pmflib.kernels.llvm.saved_code import has_saved_code
+
+    return has_saved_code(kernel)
+
+
+@cache
+def is_usable(method: Method) -> bool:
+    """Whether the vector code of a method may be used, and compiles under the numba installed, and is right."""
+    return vector_code_works("counting", lambda: _counts_right(method))
+
+
+def _counts_right(method: Method) -> bool:
+    codes, offsets = np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4])
+    if method == "planes":
+        from pmflib.kernels.planes import add_planes
+
+        table = np.zeros((4, 4), np.int64)
+        add_planes(codes, offsets, table)
+        right = [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+        return bool((table == right).all())
+    from pmflib.kernels.held import find_held
+
+    found = [part.tolist() for part in find_held(codes, offsets)]
+    return found == [[0, 2, 3, 5], [0, 3, 1, 0, 2]]

@@ -1,0 +1,1 @@
+"""What exists only for label logs in a store."""

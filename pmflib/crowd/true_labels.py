@@ -1,0 +1,105 @@
+"""True labels, with what is known of each, and of each worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.crowd.label_log import Answers
+from pmflib.errors import PmfError
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """Answers, aggregated.
+
+    Parameters
+    ----------
+    answers
+        What was aggregated.
+    posterior
+        float64 of shape (n_tasks, n_classes): probability of each class.
+    prior
+        float64 of shape (n_classes,).
+    confusion
+        float64 of shape (n_workers, n_classes, n_classes): PMF of a worker's answers (second axis) by true class
+        (third).
+    method
+        How it was done.
+    n_passes
+        EM passes made.
+    converged
+        Whether they were enough.
+    """
+
+    answers: Answers
+    posterior: FloatArray
+    prior: FloatArray
+    confusion: FloatArray
+    method: str
+    n_passes: int = 0
+    converged: bool = True
+
+    @cached_property
+    def codes(self) -> IntArray:
+        """Most probable class of each task, int64 of shape (n_tasks,); the first of equals."""
+        codes: IntArray = self.posterior.argmax(axis=1)
+        return codes
+
+    @property
+    def confidence(self) -> FloatArray:
+        """Probability of the label that was chosen, (n_tasks,)."""
+        return np.asarray(self.posterior[np.arange(self.codes.size), self.codes])
+
+    @property
+    def labels(self) -> pa.Table:
+        """A row per task: task, label, confidence, n_answers."""
+        return pa.table(
+            {
+                "task": self.answers.tasks,
+                "label": self.answers.classes.take(pa.array(self.codes)),
+                "confidence": self.confidence,
+                "n_answers": np.diff(self.answers.block.indptr),
+            }
+        )
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """Probability that a worker answers right to an item drawn at random, (n_workers,)."""
+        right = np.diagonal(self.confusion, axis1=1, axis2=2)
+        return np.asarray(right @ self.prior)
+
+    @property
+    def workers(self) -> pa.Table:
+        """A row per worker: worker, accuracy, n_answers."""
+        owners = self.answers.block.indices // self.answers.n_classes
+        n_answers = np.bincount(owners, minlength=self.answers.n_workers)
+        return pa.table(
+            {"worker": self.answers.workers, "accuracy": self.accuracy, "n_answers": n_answers}
+        )
+
+    def ask_again(self, n_tasks: int) -> pa.Table:
+        """List the tasks whose label is least certain: where one more answer is worth most.
+
+        Parameters
+        ----------
+        n_tasks
+            How many, at least 0.
+
+        Returns
+        -------
+        Arrow table with the columns of `labels`, the least certain first; equals in the order of the tasks.
+
+        Raises
+        ------
+        PmfError
+            If n_tasks is negative.
+        """
+        if n_tasks < 0:
+            raise PmfError(f"n_tasks is {n_tasks}; give at least 0")
+        order = np.argsort(self.confidence, kind="stable")[:n_tasks]
+        return self.labels.take(pa.array(order))

@@ -1,0 +1,86 @@
+"""Samples in memory, as EM looks at them: distinct rows in a few blocks, worked on by several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.em.duplicates import merge_duplicates
+from pmflib.em.members import estimate_gain, merge_each, merge_scores
+from pmflib.em.statistics import (
+    EMStatistics,
+    ScoreBlock,
+    em_statistics,
+    score_average,
+    score_difference,
+    take_logs,
+)
+from pmflib.running.processors import count_processors
+from pmflib.solvers.numeric.squarem import Model
+
+BLOCK_WORK = 20_000_000
+"""Observed cells times rank in a block, about: some milliseconds, which is worth a thread."""
+MAX_BLOCKS = 16
+
+
+class Samples:
+    """Encoded samples, ready for passes.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), valid, -1 missing.
+    offsets
+        int64 of shape (n_variables + 1,).
+    rank
+        Of the models to come, summed where they are averaged: blocks are cut to the work there will be, whatever the
+        number of threads.
+    target
+        Variable whose log-likelihood given the others models are judged by; None is that of all.
+    """
+
+    def __init__(
+        self, codes: IntArray, offsets: IntArray, rank: int, target: int | None = None
+    ) -> None:
+        whole = merge_duplicates(DenseBlock(codes))
+        n_blocks = max(1, min(MAX_BLOCKS, whole.n_observed * rank // BLOCK_WORK, whole.n_rows))
+        self.n_observed = int(np.count_nonzero(codes >= 0))
+        self._offsets, self._target = offsets, target
+        self._blocks = [
+            whole.take(rows) for rows in np.array_split(np.arange(whole.n_rows), n_blocks)
+        ]
+        self._pool = ThreadPoolExecutor(count_processors())
+
+    def evaluate_each(self, models: Sequence[Model]) -> list[EMStatistics]:
+        """Sufficient statistics under each of several models."""
+        logs = [take_logs(*model) for model in models]
+
+        def add_up(number: int) -> EMStatistics:
+            block, log = divmod(number, len(logs))
+            return em_statistics(self._blocks[block], self._offsets, *logs[log])
+
+        n_tasks = len(self._blocks) * len(logs)
+        found = list(self._pool.map(add_up, range(n_tasks)) if n_tasks > 1 else [add_up(0)])
+        return merge_each([found[i : i + len(logs)] for i in range(0, n_tasks, len(logs))])
+
+    def score(self, models: Sequence[Model]) -> float:
+        """Log-likelihood under the average of models, nats per sample."""
+        total, n_samples = self._add_up(score_average, models)
+        return float(total / max(n_samples, 1))
+
+    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+        """What a sample gains on average by the first of two models, nats, and the standard error of that."""
+        return estimate_gain(self._add_up(score_difference, (first, second)))
+
+    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+        """Sums of scores over the blocks, in their order."""
+        logs = [take_logs(*model) for model in models]
+
+        def score_block(block: DenseBlock) -> FloatArray:
+            return score(block, self._offsets, logs, self._target)
+
+        return merge_scores(list(self._pool.map(score_block, self._blocks)))

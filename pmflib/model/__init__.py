@@ -1,0 +1,5 @@
+"""The fitted joint PMF: questions, predictions, held-out scores, samples."""
+
+from pmflib.model.joint_pmf import JointPMF
+
+__all__ = ["JointPMF"]

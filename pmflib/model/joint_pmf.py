@@ -1,0 +1,320 @@
+"""The fitted joint PMF, and every question one can ask it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.em.statistics import take_logs
+from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.schema import Schema
+from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+
+KIND = "joint PMF"
+
+BATCH_ROWS = 65_536
+"""Rows answered at a time, so that memory does not grow with the question."""
+
+MAX_CELLS = 1 << 26
+"""Cells of the largest marginal that is spelled out."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointPMF:
+    """The joint distribution of all variables, as a mixture over latent states.
+
+    ``Pr(i_1, ..., i_N) = sum_f prior[f] * prod_n factor(n)[i_n, f]``; the full tensor is never formed.
+
+    Parameters
+    ----------
+    prior
+        float64 of shape (rank,), probabilities that sum to 1.
+    factors
+        float64 of shape (n_levels, rank): conditional PMFs, stacked; the rows of each variable sum to 1 per column.
+    schema
+        Variables and their levels.
+    origin
+        How the model was made, plain JSON types.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, or something is no probability.
+    """
+
+    prior: FloatArray
+    factors: FloatArray
+    schema: Schema
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        expected = (self.schema.n_levels, self.prior.size)
+        if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
+            raise PmfError(
+                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema asks for "
+                f"({self.schema.n_levels}, rank) and (rank,), rank at least 1"
+            )
+        for name, values in (("prior", self.prior), ("factors", self.factors)):
+            if not np.isfinite(values).all() or values.min() < 0:
+                raise PmfError(f"{name} has a value that is no probability: {values.min()}")
+        sums = np.add.reduceat(self.factors, self.schema.offsets[:-1], axis=0)
+        if abs(self.prior.sum() - 1) > 1e-6 or np.abs(sums - 1).max() > 1e-6:
+            raise PmfError(
+                "prior, or a variable's rows of factors, do not sum to 1; normalise them"
+            )
+
+    @property
+    def rank(self) -> int:
+        """Number of latent states."""
+        return len(self.prior)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: rank - 1 of the prior, and cardinality - 1 per variable and latent state."""
+        return self.rank - 1 + self.rank * (self.schema.n_levels - self.schema.n_variables)
+
+    def factor(self, variable: str | int) -> FloatArray:
+        """Conditional PMF of a variable given the latent state, (cardinality, rank), columns sum to 1."""
+        return self.factors[self.schema.rows_of(variable)]
+
+    def _answer(
+        self, table: object, hidden: int | None = None, *, want_posteriors: bool = True
+    ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+        """Posteriors and log-probabilities, a batch of rows at a time; one variable may be hidden."""
+        from pmflib.em.row_tables import score_block
+
+        codes = self._encode(table, hidden)
+        logs = take_logs(self.prior, self.factors)
+        for start in range(0, len(codes), BATCH_ROWS):
+            rows = slice(start, min(start + BATCH_ROWS, len(codes)))
+            block = DenseBlock(codes[rows])
+            posteriors = np.empty((block.n_rows, self.rank if want_posteriors else 0))
+            log_probs = np.empty(block.n_rows)
+            score_block(block, self.schema.offsets, *logs, log_probs, posteriors)
+            yield rows, posteriors, log_probs
+
+    def _encode(self, table: object, hidden: int | None = None) -> IntArray:
+        return self.schema.encode(
+            table, hidden=None if hidden is None else self.schema.names[hidden]
+        )
+
+    def log_prob(self, table: object) -> FloatArray:
+        """Log-probability of what is observed in each row.
+
+        Parameters
+        ----------
+        table
+            Codes of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed.
+
+        Raises
+        ------
+        SchemaError
+            If the table does not fit the schema.
+        """
+        parts = [log_probs for _, _, log_probs in self._answer(table, want_posteriors=False)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def posterior(self, table: object) -> FloatArray:
+        """Posterior of the latent state of each row.
+
+        Returns
+        -------
+        float64 of shape (n_rows, rank), rows sum to 1; the prior for a row with nothing observed.
+        """
+        parts = [posteriors for _, posteriors, _ in self._answer(table)]
+        return np.concatenate(parts) if parts else np.empty((0, self.rank))
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """PMF of a variable in each row, given the other variables observed there.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`; the variable's own column is not looked at, and may be absent.
+        variable
+            Name or place.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1; the model's marginal where nothing else is observed.
+
+        Raises
+        ------
+        SchemaError
+            If the variable is unknown, or the table does not fit the schema.
+        """
+        place = self.schema.position(variable)
+        factor = self.factor(place)
+        parts = [posteriors @ factor.T for _, posteriors, _ in self._answer(table, place)]
+        return np.concatenate(parts) if parts else np.empty((0, len(factor)))
+
+    def predict(self, table: object, variable: str | int) -> IntArray:
+        """Most probable code of a variable in each row (MAP), given the others; the first of equals.
+
+        Returns
+        -------
+        int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
+        """
+        codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
+        return codes
+
+    def expected_value(self, table: object, variable: str | int) -> FloatArray:
+        """Expected value of an ordinal variable in each row, given the others (MMSE).
+
+        Returns
+        -------
+        float64 of shape (n_rows,), in the units of the variable's values.
+
+        Raises
+        ------
+        SchemaError
+            If the variable has no values.
+        """
+        values = self.schema[variable].numeric_values()
+        expected: FloatArray = self.predict_proba(table, variable) @ values
+        return expected
+
+    def complete(self, table: object) -> IntArray:
+        """Fill every missing cell with its most probable code given what its row holds, each on its own.
+
+        Returns
+        -------
+        The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
+        """
+        codes = self._encode(table).copy()
+        for rows, posteriors, _ in self._answer(codes):
+            batch = codes[rows]
+            for place in range(self.schema.n_variables):
+                gaps = np.flatnonzero(batch[:, place] < 0)
+                if gaps.size:
+                    batch[gaps, place] = (posteriors[gaps] @ self.factor(place).T).argmax(axis=1)
+        return codes
+
+    def marginal(
+        self,
+        variables: Sequence[str | int],
+        given: Mapping[str | int, str] | Mapping[str | int, int] | None = None,
+    ) -> FloatArray:
+        """Joint PMF of some variables, possibly given levels of others.
+
+        Parameters
+        ----------
+        variables
+            Names or places, distinct, at least one.
+        given
+            Level of other variables: a label, or a code.
+
+        Returns
+        -------
+        float64 with one axis per variable, of its cardinality, in the order asked for; sums to 1.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown, or occurs twice.
+        MemoryPlanError
+            If the table would have more than ``MAX_CELLS`` cells.
+        """
+        places = [self.schema.position(variable) for variable in variables]
+        evidence = self._encode_evidence(given or {})
+        if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
+            raise SchemaError(
+                f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
+            )
+        cells = math.prod(int(self.schema.cardinalities[place]) for place in places)
+        if cells > MAX_CELLS:
+            raise MemoryPlanError(
+                f"the marginal of {len(places)} variables has {cells} cells, above {MAX_CELLS}; "
+                "ask for fewer variables, or use log_prob or sample"
+            )
+        row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)
+        for place, code in evidence.items():
+            row[0, place] = code
+        # two halves, so that no table of cells x rank is formed
+        half = len(places) // 2
+        left = self._spread(self.posterior(row), places[:half])
+        right = self._spread(np.ones((1, self.rank)), places[half:])
+        joint: FloatArray = left @ right.T
+        return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
+
+    def _spread(self, table: FloatArray, places: Sequence[int]) -> FloatArray:
+        """Products of some variables' factors, a row per combination of their levels, times the table's row."""
+        for place in places:
+            table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
+        return table
+
+    def _encode_evidence(
+        self, given: Mapping[str | int, str] | Mapping[str | int, int]
+    ) -> dict[int, int]:
+        evidence = {}
+        for name, level in given.items():
+            variable = self.schema[name]
+            whole = isinstance(level, int | np.integer)
+            code = int(level) if whole else variable.encode_value(level)
+            if not 0 <= code < variable.cardinality:
+                raise SchemaError(
+                    f"variable {variable.name!r} has no level {level!r}; levels are {variable.levels[:12]}"
+                )
+            evidence[self.schema.position(name)] = code
+        return evidence
+
+    def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
+        """Draw samples.
+
+        Parameters
+        ----------
+        n_rows
+            Number of samples, at least 0.
+        rng
+            Generator, or a seed for one.
+
+        Returns
+        -------
+        The schema's dtype, shape (n_rows, n_variables), nothing missing.
+        """
+        from pmflib.model.sampling import sample_codes
+
+        generator = np.random.default_rng(rng)
+        return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, generator)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a Zarr group; the folder must not exist."""
+        write_arrays(
+            Path(path),
+            {
+                "prior": (self.prior, ("state",)),
+                "factors": (self.factors, ("level", "state")),
+                "offsets": (self.schema.offsets, ("variable_edge",)),
+            },
+            {
+                "kind": KIND,
+                "units": "probability",
+                "schema": self.schema.to_json(),
+                "origin": dict(self.origin),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> JointPMF:
+        """Read a model that `save` wrote.
+
+        Raises
+        ------
+        StoreError
+            If the group is absent, damaged, or holds something else.
+        """
+        check_kind(Path(path), KIND)
+        arrays, attributes = read_arrays(Path(path), ["prior", "factors"])
+        schema = Schema.from_json(attributes["schema"])
+        return cls(arrays["prior"], arrays["factors"], schema, attributes["origin"])

@@ -1,0 +1,1 @@
+"""From expected counts and pairs of workers to confusion matrices."""

@@ -1,0 +1,110 @@
+"""From nonnegative factors to confusion matrices: which column is which class."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError, RankError
+from pmflib.solvers.crowd.worker_marginals import WorkerPairs
+from pmflib.solvers.pairs.spa import select_anchors
+
+Order: TypeAlias = Literal["joint", "each"]
+
+LEAST = 1e-3
+"""Least probability of an answer that is read off moments: few common items rule nothing out."""
+FULL = 1e-6
+"""Singular values below this share of the largest do not count."""
+
+
+def read_confusion(
+    factors: FloatArray, n_answers: IntArray, *, order: Order = "joint"
+) -> tuple[FloatArray, FloatArray]:
+    """Read confusion matrices and the prior off stacked factors H_m = A_m D(prior)^(1/2).
+
+    Parameters
+    ----------
+    factors
+        float64 of shape (n_annotators * n_classes, n_classes), nonnegative.
+    n_answers
+        int of shape (n_annotators,): what each annotator weighs when columns are matched with classes.
+    order
+        "joint" takes one permutation of the columns for all annotators, the one with most mass on the diagonals:
+        annotators are better than chance on the whole. "each" takes for every annotator and class the column that is
+        largest there, as the published code does; a column may then serve twice.
+
+    Returns
+    -------
+    Confusion matrices (n_annotators, n_classes, n_classes), answers by true class; and the prior (n_classes,). An
+    annotator with an empty column knows nothing of that class and is taken to guess: uniform, so that all of its
+    answers count for nothing.
+
+    Raises
+    ------
+    PmfError
+        If the order is unknown.
+    """
+    if order not in ("joint", "each"):
+        raise PmfError(f"order is {order!r}; give 'joint' or 'each'")
+    n_classes = factors.shape[1]
+    blocks = factors.reshape(-1, n_classes, n_classes)
+    sums = blocks.sum(axis=1)
+    full = (sums > 1e-12).all(axis=1)
+    weights = np.where(full, n_answers, 0.0)
+    confusion = np.full(blocks.shape, 1.0 / n_classes)
+    confusion[full] = blocks[full] / sums[full, None, :]
+    squares = np.average(sums**2, axis=0, weights=weights) if weights.any() else np.ones(n_classes)
+    if order == "joint":
+        gains = np.einsum("m,mac->ac", weights, confusion)
+        columns = linear_sum_assignment(-gains)[1]
+        confusion, squares = confusion[:, :, columns], squares[columns]
+    else:
+        joint = linear_sum_assignment(-np.einsum("m,mac->ac", weights, confusion))[1]
+        picked = confusion.argmax(axis=2)
+        confusion = np.take_along_axis(confusion, picked[:, None, :], axis=2)
+        squares = squares[joint]
+    return raise_floor(confusion), np.asarray(squares / squares.sum())
+
+
+def raise_floor(confusion: FloatArray) -> FloatArray:
+    """Raise entries to ``LEAST``, and scale columns to sum 1."""
+    raised = np.maximum(confusion, LEAST)
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+def fit_multispa(pairs: WorkerPairs) -> FloatArray:
+    """Read each annotator's confusion matrix off the most extreme columns of its own pairs.
+
+    Parameters
+    ----------
+    pairs
+        Pairwise marginals.
+
+    Returns
+    -------
+    float64 of shape (n_annotators, n_classes, n_classes), columns put in order for every annotator by itself; uniform
+    where an annotator's pairs span fewer columns than there are classes.
+
+    References
+    ----------
+    Ibrahim, Fu, Kargas, Huang (2019), NeurIPS, Algorithm 1.
+    """
+    n_classes = pairs.n_classes
+    confusion = np.full((pairs.n_annotators, n_classes, n_classes), 1.0 / n_classes)
+    for m, (_, blocks) in enumerate(pairs.list_neighbours()):
+        values = np.linalg.svd(blocks, compute_uv=False) if len(blocks) else np.zeros((0, 1))
+        good = blocks[values[:, -1] > FULL * values[:, 0]]
+        columns = good.transpose(1, 0, 2).reshape(n_classes, -1)
+        columns = columns[:, columns.sum(axis=0) > 0]
+        if columns.shape[1] <= n_classes:
+            continue
+        columns /= columns.sum(axis=0)
+        try:
+            found = columns[:, select_anchors(columns, n_classes)]
+        except RankError:
+            continue
+        confusion[m] = found[:, found.argmax(axis=1)]
+    return confusion

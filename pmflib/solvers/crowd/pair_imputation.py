@@ -1,0 +1,244 @@
+"""Pairs of annotators that never met, from those that did: by designated annotators, and by robust factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.solvers.crowd.worker_marginals import WorkerPairs
+from pmflib.solvers.numeric.rotation import root_of
+from pmflib.solvers.pairs.checks import check_limits
+
+XI = 1e-6
+"""Added to squared residuals before they are inverted."""
+RIDGE = 1e-6
+"""Added to the normal equations of a factor."""
+STARTS = 5
+"""Starts of a factorisation: after a few sweeps the best of them goes on."""
+TRIAL = 15
+"""Sweeps of every start, by least squares."""
+RADIUS = 1.0
+"""Largest Frobenius norm of a factor."""
+
+
+def impute_designated(
+    marginals: FloatArray, support: IntArray, observed: BoolArray, *, n_classes: int
+) -> tuple[FloatArray, BoolArray]:
+    """Fill the pairs of annotators that share no item, and each one's pair with itself, through all others.
+
+    The marginal of m and n is A_m A_l^{-1} times that of l and n, for any l. A_m A_l^{-1} is found from all annotators
+    that both m and l were observed with, the better supported weighing more; then all l are combined, those from which
+    A_l is inverted well weighing more. What was filled helps to fill the rest, until nothing more can be filled.
+
+    Parameters
+    ----------
+    marginals, support, observed
+        As `WorkerPairs.to_dense` gives them.
+    n_classes
+        Number of classes.
+
+    Returns
+    -------
+    The completed matrix, (n_levels, n_levels), nonnegative and symmetric, observed pairs as they are; and the pairs
+    that are in it, bool of shape (n_annotators, n_annotators). A pair that stays missing is zero.
+
+    Notes
+    -----
+    Each round takes n_annotators^2 eigendecompositions of size 2 n_classes and three products of the matrix with
+    itself.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), ICML, section 3.1, where one pair (l, r) is taken.
+    """
+    filled, present = marginals.copy(), observed.copy()
+    weights = support.astype(np.float64)
+    while not present.all():
+        bridges, merits = _find_bridges(filled, weights, n_classes)
+        # A_m A_l^{-1} R_ln, over all l
+        spread = np.kron(merits, np.ones((n_classes, n_classes)))
+        cells = (bridges * spread) @ filled
+        mass = merits @ present.astype(np.float64)
+        answer = np.maximum(cells + cells.T, 0.0)
+        total = _sum_blocks(answer, n_classes)
+        reached = (mass + mass.T > 0) & (total > 0)
+        new = reached & ~present
+        if not new.any():
+            break
+        shares = np.where(new, 1.0 / np.where(total > 0, total, 1.0), 0.0)
+        filled += answer * np.kron(shares, np.ones((n_classes, n_classes)))
+        present |= new
+        # what was filled counts as one common item at most
+        weights += np.where(new, np.minimum(1.0, support[observed].min(initial=1)), 0.0)
+    return filled, present
+
+
+def _find_bridges(
+    filled: FloatArray, weights: FloatArray, n_classes: int
+) -> tuple[FloatArray, FloatArray]:
+    """A_m A_l^{-1} of all pairs of annotators, (n_levels, n_levels), and how far to trust each."""
+    n = len(weights)
+    blocks = filled.reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
+    own = blocks @ blocks.transpose(0, 1, 3, 2)
+    # sums over the annotators that both have met, each by the geometric mean of the two supports' roots
+    quarter = weights**0.25
+    weighted = filled * np.kron(quarter, np.ones((n_classes, n_classes)))
+    cross = (weighted @ weighted.T).reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
+    scaled = (own * quarter[:, :, None, None]).reshape(n, n, -1)
+    mine = np.matmul(quarter, scaled).reshape(n, n, n_classes, n_classes)
+    gram = np.empty((n, n, 2 * n_classes, 2 * n_classes))
+    gram[..., :n_classes, :n_classes] = mine
+    gram[..., n_classes:, n_classes:] = mine.transpose(1, 0, 2, 3)
+    gram[..., :n_classes, n_classes:] = cross
+    gram[..., n_classes:, :n_classes] = cross.transpose(0, 1, 3, 2)
+    vectors = np.linalg.eigh(gram)[1][..., n_classes:]
+    upper, lower = vectors[..., :n_classes, :], vectors[..., n_classes:, :]
+    left, values, right = np.linalg.svd(lower)
+    least = values[..., -1]
+    met = (weights @ weights > 0) & (least > 1e-6)
+    np.fill_diagonal(met, False)
+    inverse = np.where(met[..., None], 1.0 / np.where(met[..., None], values, 1.0), 0.0)
+    bridges = (
+        upper @ (right.transpose(0, 1, 3, 2) * inverse[..., None, :]) @ left.transpose(0, 1, 3, 2)
+    )
+    merits = np.where(met, least**2 * np.sqrt(weights @ weights), 0.0)
+    return bridges.transpose(0, 2, 1, 3).reshape(filled.shape), merits
+
+
+def _sum_blocks(matrix: FloatArray, n_classes: int) -> FloatArray:
+    n = len(matrix) // n_classes
+    return np.asarray(matrix.reshape(n, n_classes, n, n_classes).sum(axis=(1, 3)))
+
+
+def impute_by_one_pair(
+    marginals: FloatArray, observed: BoolArray, *, n_classes: int, rng: np.random.Generator
+) -> tuple[FloatArray, BoolArray]:
+    """Fill each missing pair (m, n) through one pair (l, r), drawn at random: what the published code does.
+
+    Parameters
+    ----------
+    marginals, observed, n_classes
+        As for `impute_designated`.
+    rng
+        Draws l and r with (m, r), (l, r) and (l, n) observed.
+
+    Returns
+    -------
+    As `impute_designated`; a pair stays missing where the one drawn does not serve.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), ICML, equation (9), as in the released code.
+    """
+    n = len(observed)
+    blocks = marginals.reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
+    filled, present = marginals.copy(), observed.copy()
+    for m in range(n):
+        for k in range(m, n):
+            if observed[m, k]:
+                continue
+            l_side, r_side = np.nonzero(
+                observed[:, observed[m]] & observed[k][:, None] & (np.arange(n) != m)[:, None]
+            )
+            if not l_side.size:
+                continue
+            pick = rng.integers(l_side.size)
+            near, far = l_side[pick], np.flatnonzero(observed[m])[r_side[pick]]
+            stacked = np.concatenate([blocks[m, far], blocks[near, far]])
+            left = np.linalg.svd(stacked)[0][:, :n_classes]
+            cell = left[:n_classes] @ np.linalg.pinv(left[n_classes:]) @ blocks[near, k]
+            cell = np.abs(cell) / max(np.abs(cell).sum(), 1e-300)
+            if np.linalg.matrix_rank(cell) < n_classes:
+                continue
+            rows = slice(m * n_classes, (m + 1) * n_classes)
+            columns = slice(k * n_classes, (k + 1) * n_classes)
+            filled[rows, columns], filled[columns, rows] = cell, cell.T
+            present[m, k] = present[k, m] = True
+    return filled, present
+
+
+def factor_pairs(
+    pairs: WorkerPairs,
+    *,
+    rng: np.random.Generator,
+    reweighted: bool = True,
+    max_iter: int = 300,
+    tol: float = 1e-6,
+) -> tuple[FloatArray, tuple[float, ...]]:
+    """Factorise the observed pairs, R_mj = U_m U_j', without filling the others.
+
+    Parameters
+    ----------
+    pairs
+        Pairwise marginals, at least one.
+    rng
+        Draws the starts, but for one: the root of all pairs with zeros for those that are missing.
+    reweighted
+        Whether a pair counts by the inverse of its residual, so that a few bad ones do little harm; False is least
+        squares.
+    max_iter, tol
+        Limit of sweeps, and the relative change of the mean residual to stop at.
+
+    Returns
+    -------
+    Stacked factors, float64 of shape (n_annotators * n_classes, n_classes), each of Frobenius norm at most 1; zero for
+    an annotator without a pair. The mean Frobenius residual after each sweep.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), ICML, equation (12) and Algorithm 3 of its supplement.
+    """
+    check_limits(max_iter, tol)
+    neighbours = pairs.list_neighbours()
+    shape = (pairs.n_annotators, pairs.n_classes, pairs.n_classes)
+    starts = [root_of(pairs.to_sparse(), pairs.n_classes).reshape(shape)]
+    starts += [rng.standard_normal(shape) for _ in range(STARTS - 1)]
+    best: tuple[FloatArray, list[float]] | None = None
+    for factors in starts:
+        lengths = np.linalg.norm(factors, axis=(1, 2))
+        factors *= (RADIUS / np.maximum(lengths, RADIUS))[:, None, None]
+        factors[[not others.size for others, _ in neighbours]] = 0.0
+        history: list[float] = []
+        while len(history) < min(TRIAL, max_iter):
+            # weights by residuals of a start that fits nothing would hold it where it is
+            _sweep(factors, neighbours, reweighted=False)
+            history.append(_mean_residual(pairs, factors))
+        if best is None or (history and history[-1] < best[1][-1]):
+            best = factors, history
+    assert best is not None
+    factors, history = best
+    while len(history) < max_iter:
+        _sweep(factors, neighbours, reweighted)
+        history.append(_mean_residual(pairs, factors))
+        if abs(history[-2] - history[-1]) <= tol * history[-2]:
+            break
+    return factors.reshape(-1, pairs.n_classes), tuple(history)
+
+
+def _sweep(
+    factors: FloatArray, neighbours: Sequence[tuple[IntArray, FloatArray]], reweighted: bool
+) -> None:
+    """Fit the factor of every annotator in turn to those of the others, in place."""
+    ridge = RIDGE * np.eye(factors.shape[1])
+    for m, (others, blocks) in enumerate(neighbours):
+        if not others.size:
+            continue
+        near = factors[others]
+        weights = np.ones(others.size)
+        if reweighted:
+            residuals = blocks - factors[m] @ near.transpose(0, 2, 1)
+            weights = 1.0 / np.sqrt((residuals**2).sum(axis=(1, 2)) + XI)
+        weighted = near * weights[:, None, None]
+        gram = np.einsum("jab,jac->bc", weighted, near) + ridge
+        pull = np.einsum("jab,jbc->ac", blocks, weighted)
+        factors[m] = np.linalg.solve(gram, pull.T).T
+        factors[m] *= min(1.0, RADIUS / max(float(np.linalg.norm(factors[m])), 1e-300))
+
+
+def _mean_residual(pairs: WorkerPairs, factors: FloatArray) -> float:
+    if not pairs.first.size:
+        return 0.0
+    model = factors[pairs.first] @ factors[pairs.second].transpose(0, 2, 1)
+    return float(np.linalg.norm(pairs.blocks - model, axis=(1, 2)).mean())

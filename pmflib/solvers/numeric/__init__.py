@@ -1,0 +1,1 @@
+"""Numerical steps that know nothing of the model."""

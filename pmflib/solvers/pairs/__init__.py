@@ -1,0 +1,1 @@
+"""From pairwise marginals to prior and factors."""

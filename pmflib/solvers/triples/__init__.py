@@ -1,0 +1,1 @@
+"""From the marginals of triples to prior and factors."""

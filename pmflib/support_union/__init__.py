@@ -1,0 +1,1 @@
+"""The rank of a real matrix factorisation, from the moments of its columns."""

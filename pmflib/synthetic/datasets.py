@@ -1,0 +1,392 @@
+"""Synthetic models, and raw logs drawn from them: large, interleaved and, on request, dirty."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, count, islice, product
+from pathlib import Path
+from string import ascii_lowercase
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.model.sampling import check_model, choose_variables, sample_answers, sample_codes
+from pmflib.synthetic.raw_logs import (
+    RATING_KINDS,
+    SURVEY_KINDS,
+    TEXT_KINDS,
+    UNKNOWN_LABEL,
+    Format,
+    answer_texts,
+    damage_answers,
+    damage_ratings,
+    open_sink,
+    pick_rows,
+    plan_paths,
+    rating_texts,
+    take,
+)
+
+RATING_HEADER = pa.schema(
+    {"user": pa.string(), "movie": pa.string(), "rating": pa.string(), "ts": pa.int64()}
+)
+POPULARITY_EXPONENT = 0.9
+FIRST_SECOND = 1_500_000_000
+FILE_SECONDS = 30 * 24 * 3600
+SEPARABILITY = {0.1: 0.0005, 0.2: 0.015, 0.3: 0.030}
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """What a writer wrote, exactly: the account an ingest of the files must agree with.
+
+    Attributes
+    ----------
+    paths
+        The files, in chronological order.
+    variables, levels
+        Names of the variables, and of the levels; variable j uses the first ``cardinalities[j]``.
+    n_rows
+        Rows written to all files, headers apart, damaged and repeated ones included.
+    n_answers
+        Answers that are left when rows with an unknown level, an unknown variable, a wrong number
+        of fields or undecodable bytes are set aside, and of a repeated answer one is kept.
+    unknown_level, missing_field, extra_field, undecodable, empty_value, duplicate, unknown_variable
+        Rows damaged in each way; no row is damaged in two. A duplicate is a row more.
+    """
+
+    paths: tuple[Path, ...]
+    variables: tuple[str, ...]
+    levels: tuple[str, ...]
+    n_rows: int
+    n_answers: int
+    unknown_level: int = 0
+    missing_field: int = 0
+    extra_field: int = 0
+    undecodable: int = 0
+    empty_value: int = 0
+    duplicate: int = 0
+    unknown_variable: int = 0
+
+
+def planted_factors(
+    cardinalities: Sequence[int],
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    concentration: float = 1.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Draw a random model.
+
+    Parameters
+    ----------
+    cardinalities
+        Levels of each variable, each >= 1.
+    rank
+        Number of latent states, >= 1.
+    rng
+        Source of randomness.
+    concentration
+        Of the Dirichlet law of every column, > 0; small gives sharp, easily told states.
+
+    Returns
+    -------
+    The prior (rank,), Dirichlet(5, ..., 5) so that no state is very rare, and the factors
+    (n_levels, rank).
+
+    Raises
+    ------
+    SchemaError, RankError, PmfError
+        If an argument is below its limit.
+    """
+    if len(cardinalities) == 0 or min(cardinalities) < 1:
+        raise SchemaError(f"cardinalities is {cardinalities!r}: pass integers >= 1, at least one")
+    if rank < 1:
+        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
+    if not concentration > 0:
+        raise PmfError(f"concentration is {concentration}: it must be above 0, 1 is flat")
+    prior = rng.dirichlet(np.full(rank, 5.0))
+    blocks = [rng.dirichlet(np.full(size, concentration), rank).T for size in cardinalities]
+    return prior, np.vstack(blocks)
+
+
+def published_factors(
+    n_variables: int,
+    n_levels_each: int,
+    rank: int,
+    rng: np.random.Generator,
+    separability: float | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Draw a model as the published synthetic experiments do.
+
+    Parameters
+    ----------
+    n_variables, n_levels_each, rank
+        Sizes; the papers take (5, 10, 5) and (15, 10, 10).
+    rng
+        Source of randomness.
+    separability
+        None, or the papers' label 0.1, 0.2 or 0.3: one variable after the third then gets `rank`
+        nearly pure levels. The label is not the distance from purity, see Notes.
+
+    Returns
+    -------
+    The prior (rank,), uniform, and the factors (n_variables * n_levels_each, rank).
+
+    Raises
+    ------
+    SchemaError, RankError, PmfError
+        If a size is too small for the request or the label is unknown.
+
+    Notes
+    -----
+    Rows are Dirichlet(1, ..., 1) over the states, then columns are scaled to sum 1. Labels 0.1, 0.2
+    and 0.3 stand for off-diagonal entries 0.0005, 0.015 and 0.030 beside a diagonal of 0.4.
+
+    References
+    ----------
+    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section VI, as in the released code.
+    """
+    if min(n_variables, n_levels_each) < 1:
+        raise SchemaError(f"n_variables, n_levels_each are {n_variables}, {n_levels_each}, below 1")
+    if rank < 1:
+        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
+    factors = rng.dirichlet(np.ones(rank), (n_variables, n_levels_each))
+    factors /= factors.sum(axis=1, keepdims=True)
+    if separability is not None:
+        if separability not in SEPARABILITY:
+            raise PmfError(f"separability is {separability}: pass one of {list(SEPARABILITY)}")
+        if n_variables < 4 or n_levels_each < rank:
+            raise SchemaError(
+                f"separability needs n_variables >= 4 and n_levels_each >= rank, got "
+                f"{n_variables}, {n_levels_each} and rank {rank}: enlarge them or pass None"
+            )
+        _make_separable(factors[rng.integers(3, n_variables)], SEPARABILITY[separability])
+    return np.full(rank, 1 / rank), factors.reshape(-1, rank)
+
+
+def _make_separable(factor: FloatArray, impurity: float) -> None:
+    rank = factor.shape[1]
+    pure, rest = factor[:rank], factor[rank:]
+    pure[:] = impurity
+    np.fill_diagonal(pure, 0.4)
+    if rest.size:
+        rest *= (1 - 0.4 - (rank - 1) * impurity) / rest.sum(axis=0)
+    factor /= factor.sum(axis=0)
+
+
+def write_rating_log(
+    path: str | Path,
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    *,
+    n_samples: int,
+    ratings_per_sample: float,
+    rng: np.random.Generator,
+    n_files: int = 1,
+    format: Format = "csv",
+    batch: int = 4096,
+    dirt: float = 0.0,
+) -> LogSummary:
+    """Write a long log with the columns user, movie, rating, ts, drawn from a model.
+
+    Parameters
+    ----------
+    path
+        The file, or with several files a directory, which must be empty or not exist.
+    prior, factors, offsets
+        The model; its first variable is the movie "m0001", its first level the rating "1".
+    n_samples
+        Users, >= 1.
+    ratings_per_sample
+        Mean number of ratings of a user; users vary (gamma, shape 2) within [1, n_variables].
+    rng
+        Source of randomness; one seed gives the same bytes.
+    n_files
+        Files, each a period after the one before; a user's ratings spread over all of them.
+    format
+        "csv", "csv.gz" or "parquet".
+    batch
+        Users drawn at a time: the rows of so many users are shuffled together.
+    dirt
+        Share of rows to damage, in [0, 1]; the damaged rows take the kinds in turn. Parquet knows
+        no ragged rows and no undecodable bytes.
+
+    Returns
+    -------
+    The exact account of what was written.
+
+    Raises
+    ------
+    RankError, SchemaError, PmfError
+        If the model does not fit together or a number is out of range.
+    SourceError
+        If the format is unknown or the directory is not empty.
+
+    Notes
+    -----
+    Memory is some 300 bytes per row of a batch. Movies are chosen by Zipf weights without
+    replacement: a few have most ratings. Times do not decrease within a file and have ties; a
+    duplicate is strictly later than its original, in the same file or a later one, and its level
+    is another.
+    """
+    check_model(prior, factors, offsets)
+    _check_sizes(offsets, n_samples, batch, dirt)
+    if not ratings_per_sample > 0:
+        raise PmfError(f"ratings_per_sample is {ratings_per_sample}: it must be above 0")
+    paths = plan_paths(Path(path), n_files, format)
+    kinds = RATING_KINDS if format == "parquet" else RATING_KINDS + TEXT_KINDS
+    movies = tuple(f"m{j + 1:04d}" for j in range(offsets.size - 1))
+    levels = tuple(str(i + 1) for i in range(np.diff(offsets).max()))
+    movie_texts, level_texts = rating_texts(movies, levels, format)
+    popularity = rng.permutation(np.arange(1.0, len(movies) + 1) ** -POPULARITY_EXPONENT)
+    starts = range(0, n_samples, batch)
+    span = max(3600, FILE_SECONDS // len(starts))
+    damage, n_rows, n_answers = dict.fromkeys(kinds, 0), 0, 0
+    with ExitStack() as stack:
+        sinks = [stack.enter_context(open_sink(target, format, RATING_HEADER)) for target in paths]
+        for b, first in enumerate(starts):
+            activity = rng.gamma(2.0, ratings_per_sample / 2, min(batch, n_samples - first))
+            rows = _draw_ratings(prior, factors, offsets, popularity, activity, rng)
+            picked = pick_rows(np.arange(len(rows)), dirt, damage, rng)
+            repeats = damage_ratings(rows, picked, offsets, rng)
+            n_rows += len(rows) + len(repeats)
+            n_answers += len(rows) - sum(hit.size for hit in picked.values()) + len(repeats)
+            users = [b"u%06d" % user for user in range(first + 1, first + activity.size + 1)]
+            homes = rng.integers(picked["duplicate"] % n_files, n_files)
+            for f, write in enumerate(sinks):
+                part, late = rows[f::n_files], repeats[homes == f]
+                begin = FIRST_SECOND + (f * len(starts) + b) * span
+                seconds = _tell_times(begin, span, len(part), len(late))
+                user, movie, rating = np.concatenate([part, late]).T
+                columns = [take(users, user), take(movie_texts, movie)]
+                write([*columns, take(level_texts, rating), pa.array(seconds)])
+    return LogSummary(paths, movies, levels, n_rows, n_answers, **damage)
+
+
+def write_survey(
+    path: str | Path,
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    *,
+    n_samples: int,
+    observed: float | FloatArray,
+    rng: np.random.Generator,
+    dirt: float = 0.0,
+    format: Format = "csv",
+    level_labels: Sequence[str] | None = None,
+    batch: int = 16384,
+) -> LogSummary:
+    """Write a wide table with the columns id, q01, q02, ..., drawn from a model.
+
+    Parameters
+    ----------
+    path
+        The file.
+    prior, factors, offsets
+        The model.
+    n_samples
+        People, >= 1.
+    observed
+        Probability that a question is answered, one number or shape (n_variables,).
+    rng
+        Source of randomness; one seed gives the same bytes.
+    dirt
+        Share of the rows with an answer to damage, in [0, 1], each in one cell; they take the kinds
+        in turn. A duplicate repeats an id later in the file, with one answer changed.
+    format
+        "csv", "csv.gz" or "parquet"; an unanswered question is an empty field or null.
+    level_labels
+        Text of each level, different and not empty; default "a", "b", ... Labels with commas and
+        quotes are quoted.
+    batch
+        Rows drawn at a time.
+
+    Returns
+    -------
+    The exact account of what was written.
+
+    Raises
+    ------
+    RankError, SchemaError, PmfError
+        If the model does not fit together, a number is out of range or labels do not serve.
+    SourceError
+        If the format is unknown.
+    """
+    check_model(prior, factors, offsets)
+    _check_sizes(offsets, n_samples, batch, dirt)
+    paths = plan_paths(Path(path), 1, format)
+    kinds = SURVEY_KINDS if format == "parquet" else SURVEY_KINDS + TEXT_KINDS
+    levels = _check_labels(level_labels, int(np.diff(offsets).max()))
+    width = max(2, len(str(offsets.size - 1)))
+    questions = tuple(f"q{j + 1:0{width}d}" for j in range(offsets.size - 1))
+    texts = answer_texts(levels, format)
+    damage, n_rows, n_answers = dict.fromkeys(kinds, 0), 0, 0
+    schema = pa.schema([(name, pa.string()) for name in ("id", *questions)])
+    with open_sink(paths[0], format, schema) as write:
+        for first in range(0, n_samples, batch):
+            n_batch = min(batch, n_samples - first)
+            codes = sample_codes(prior, factors, offsets, n_batch, rng, observed=observed)
+            rows = np.where(codes < 0, len(levels), codes.astype(np.int64))
+            picked = pick_rows(np.flatnonzero((codes >= 0).any(axis=1)), dirt, damage, rng)
+            repeats, usable = damage_answers(rows, picked, offsets, len(levels), rng)
+            n_rows += n_batch + len(repeats)
+            n_answers += int(np.sum(rows[usable] < len(levels)))
+            people = [b"s%06d" % person for person in range(first + 1, first + n_batch + 1)]
+            identity = np.concatenate([np.arange(n_batch), picked["duplicate"]])
+            cells = np.concatenate([rows, repeats]).T
+            write([take(people, identity), *(take(texts, cell) for cell in cells)])
+    return LogSummary(paths, questions, levels, n_rows, n_answers, **damage)
+
+
+def _check_sizes(offsets: IntArray, n_samples: int, batch: int, dirt: float) -> None:
+    if n_samples < 1 or batch < 1:
+        raise PmfError(f"n_samples is {n_samples} and batch {batch}: both must be >= 1")
+    if not 0 <= dirt <= 1:
+        raise PmfError(f"dirt is {dirt}, outside [0, 1]: pass the share of rows to damage")
+    if dirt > 0 and np.diff(offsets).min() < 2:
+        raise SchemaError(
+            "a variable has 1 level, a duplicate with another needs 2: pass dirt=0 or add levels"
+        )
+
+
+def _check_labels(labels: Sequence[str] | None, n_needed: int) -> tuple[str, ...]:
+    if labels is None:
+        letters = (product(ascii_lowercase, repeat=width) for width in count(1))
+        return tuple("".join(word) for word in islice(chain.from_iterable(letters), n_needed))
+    if len(labels) < n_needed:
+        raise SchemaError(f"level_labels has {len(labels)} texts, the widest variable {n_needed}")
+    if len(set(labels)) < len(labels) or not {"", UNKNOWN_LABEL}.isdisjoint(labels):
+        raise SchemaError(
+            f"level_labels is {list(labels)!r}: texts must differ and be neither empty nor "
+            f"{UNKNOWN_LABEL!r}, which marks damage"
+        )
+    return tuple(labels[:n_needed])
+
+
+def _draw_ratings(
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    popularity: FloatArray,
+    activity: FloatArray,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Draw shuffled rows (user, variable, level), users counted from 0."""
+    sizes = np.rint(activity).astype(np.int64).clip(1, popularity.size)
+    row_starts = np.concatenate([[0], np.cumsum(sizes)])
+    variables = choose_variables(popularity, row_starts, rng)
+    codes = sample_answers(prior, factors, offsets, row_starts, variables, rng)
+    rows = np.stack([np.repeat(np.arange(sizes.size), sizes), variables, codes], axis=1)
+    return rows[rng.permutation(len(rows))]
+
+
+def _tell_times(begin: int, span: int, n_regular: int, n_late: int) -> IntArray:
+    """Seconds in [begin, begin + span), in pairs at least; the last one is for the late rows."""
+    steps = np.arange(n_regular) // 2 * 2
+    regular = begin + steps * (span - 1) // max(1, n_regular)
+    return np.concatenate([regular, np.full(n_late, begin + span - 1)])

@@ -1,0 +1,190 @@
+import re
+from typing import get_args
+
+import pytest
+
+from pmflib.config import CrowdConfig, load_config, make_config
+from pmflib.crowd.aggregation import RULES
+from pmflib.crowd.co_occurrence import MomentMethod
+from pmflib.errors import ConfigError
+
+WIDE = {"path": "x.csv", "layout": "wide"}
+LONG = {"path": "x.csv", "layout": "long", "sample": "user", "variable": "movie", "value": "stars"}
+
+
+def make(**sections):
+    return make_config({"source": WIDE, "model": {"rank": 2}} | sections, base="/data")
+
+
+def test_make_config__defaults():
+    config = make()
+    assert (config.name, config.seed, config.store.folds) == ("pipeline", 0, 16)
+    assert (config.schema_.file, config.em.smoothing, config.cluster.address) == (
+        "schema.json",
+        "auto",
+        "",
+    )
+
+
+def test_make_config__members_of_an_average_start_from_what_differs():
+    assert make().start_method == "auto"
+    assert make(em={"members": 3}).start_method == "pairs"
+    assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
+    with pytest.raises(ConfigError, match=r"em.members = 3 needs starts that differ: model.method"):
+        make(em={"members": 3}, model={"rank": 2, "method": "spa"})
+    with pytest.raises(ConfigError, match=r"em.distil = 5 needs an average: em.members above 1"):
+        make(em={"distil": 5})
+
+
+def test_make_config__methods_of_label_logs_are_those_in_memory():
+    names = get_args(CrowdConfig.model_fields["method"].annotation)
+    assert set(names) == {*RULES, *get_args(MomentMethod)}
+    begin = {name for name in names if CrowdConfig(method=name).begins_with_pairs}
+    assert begin == set(get_args(MomentMethod))
+    assert not make(crowd={"method": "robust", "em": False}).crowd.em
+    with pytest.raises(ConfigError, match=r"em = false leaves nothing of method = 'mv_em'"):
+        make(crowd={"method": "mv_em", "em": False})
+    with pytest.raises(ConfigError, match=r"crowd.classes: Tuple should have at least 1 item"):
+        make(crowd={"classes": []})
+
+
+def test_make_config__every_layout():
+    assert make(source=LONG).source.value == "stars"
+    assert make(source=WIDE | {"path": ["a.csv", "b/*.csv"]}).source.path == ("a.csv", "b/*.csv")
+
+
+@pytest.mark.parametrize(
+    ("sections", "line"),
+    [
+        ({"modle": 1}, "modle: unknown option; did you mean ['model']? (given: 1)"),
+        (
+            {"em": {"max_pases": 1}},
+            "em.max_pases: unknown option; did you mean ['max_passes']? (given: 1)",
+        ),
+        ({"model": {}}, "model.rank: is required"),
+        (
+            {"model": {"rank": 0}},
+            "model.rank: Input should be greater than or equal to 1 or: Input should be 'auto' (given: 0)",
+        ),
+        ({"em": 3}, "em: Input should be a valid dictionary or instance of EMConfig (given: 3)"),
+        (
+            {"em": {"smoothing": "high"}},
+            "em.smoothing: Input should be a valid number, unable to parse string as a number or: "
+            "Input should be 'auto' (given: 'high')",
+        ),
+        ({"em": {"tol": float("inf")}}, "em.tol: Input should be a finite number (given: inf)"),
+        ({"em": {"tol": float("nan")}}, "em.tol: Input should be a finite number (given: nan)"),
+        ({"seed": 2**63}, f"seed: Input should be less than {2**63} (given: {2**63})"),
+        (
+            {"source": WIDE | {"layout": "tall"}},
+            "source.layout: Input should be 'wide' or 'long' (given: 'tall')",
+        ),
+        (
+            {"source": WIDE | {"path": ["a", 3]}},
+            "source.path: Input should be a valid string (given: ['a', 3])",
+        ),
+        (
+            {"source": WIDE | {"path": ""}},
+            "source.path: String should have at least 1 character or: "
+            "Input should be a valid tuple (given: '')",
+        ),
+        (
+            {"source": WIDE | {"delimiter": ";;"}},
+            "source.delimiter: String should have at most 1 character (given: ';;')",
+        ),
+        (
+            {"source": {"path": "x", "layout": "long", "sample": "user"}},
+            "source: layout = 'long' needs the column names ['variable', 'value']",
+        ),
+        (
+            {"source": WIDE | {"time": "ts"}},
+            "source: layout = 'wide' has no ['time']; remove them or set layout = 'long'",
+        ),
+        ({"store": {"buckets": 10}}, "store: buckets = 10 is no multiple of folds = 16"),
+        (
+            {"evaluate": {"test_folds": 15}},
+            "configuration: evaluate holds out 16 of 16 folds; leave at least one to train on",
+        ),
+        (
+            {"name": "../a"},
+            "name: '../a' is no file name; use letters, digits, spaces and . - _, a letter or digit first",
+        ),
+        (
+            {"base": "/tmp"},
+            "base: relative paths start from the configuration file; remove it",
+        ),
+    ],
+)
+def test_make_config__one_mistake_is_one_line(sections, line):
+    with pytest.raises(ConfigError, match=f"^{re.escape(line)}$"):
+        make(**sections)
+
+
+def test_make_config__two_mistakes_are_two_lines():
+    with pytest.raises(ConfigError, match=r"^source: is required\nmodel: is required$"):
+        make_config({})
+
+
+@pytest.mark.parametrize("name", ["pipeline", "größe 2", "v1.2-b_c"])
+def test_make_config__names_that_are_file_names(name):
+    assert make(name=name).name == name
+
+
+def test_digest__ignores_the_cluster_and_the_place_of_the_file():
+    config = make()
+    other = make_config(
+        {"source": WIDE, "model": {"rank": 2}, "cluster": {"workers": 7, "processes": True}},
+        base="/elsewhere",
+    )
+    assert other.digest == config.digest
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"seed": 1},
+        {"model": {"rank": 3}},
+        {"source": WIDE | {"missing": ["?"]}},
+        {"em": {"tol": 1e-5}},
+        {"schema": {"on_duplicate": "first"}},
+        {"evaluate": {"hide": 0.3}},
+    ],
+)
+def test_digest__tells_results_apart(sections):
+    assert make(**sections).digest != make().digest
+
+
+def test_resolve__relative_to_the_configuration_file():
+    config = make()
+    assert config.resolve("logs/*.csv") == "/data/logs/*.csv"
+    assert config.resolve("/abs/x.csv") == "/abs/x.csv"
+    assert config.resolve("s3://bucket/x.csv") == "s3://bucket/x.csv"
+
+
+def test_load_config__relative_paths_start_from_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
+    file = tmp_path / "deep" / "pipeline.toml"
+    file.write_text('[source]\npath = "x.csv"\nlayout = "wide"\n[model]\nrank = 2\n', "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load_config("deep/pipeline.toml").resolve("store") == str(tmp_path / "deep" / "store")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist; `pmf infer` drafts one"),
+        (b"rank = ", "is not TOML"),
+        (b"\xff", "is not TOML"),
+        (b"[model]\nrank = 2", "^source: is required$"),
+    ],
+)
+def test_load_config__refuses_what_is_no_configuration(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "p.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "p.toml")
+
+
+def test_load_config__a_folder_is_no_configuration(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path)

@@ -1,0 +1,31 @@
+import pytest
+
+from pmflib.config import load_config, make_config, make_source
+from pmflib.config.draft import draft_config
+from pmflib.errors import ConfigError
+
+MINIMAL = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": 2}}
+
+
+def test_draft_config__notes_that_hold_line_ends(tmp_path):
+    source = make_source({"path": 'a "b".csv', "layout": "wide", "delimiter": "\t"})
+    text = draft_config(source, rank=5, notes=["a\nb: odd", "c\r\x00d"])
+    (tmp_path / "p.toml").write_text(text)
+    config = load_config(tmp_path / "p.toml")
+    assert (config.source, config.model.rank) == (source, 5)
+    assert "# review: a b: odd\n# review: c d\n" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"em": {"max_pases": 1}}, r"em\.max_pases: unknown option; did you mean \['max_passes'\]"),
+        ({"schem": {}}, r"schem: unknown option; did you mean \['schema'\]"),
+        ({"schema": {"fil": ""}}, r"schema\.fil: unknown option; did you mean \['file'\]"),
+        ({"model": {"rank": 2, "qqq": 1}}, r"model\.qqq: unknown option; there are \['rank', 'me"),
+        ({"model": {}}, r"model\.rank: is required"),
+    ],
+)
+def test_make_config__unknown_and_absent_options(change, message):
+    with pytest.raises(ConfigError, match=message):
+        make_config(MINIMAL | change)

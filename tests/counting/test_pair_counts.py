@@ -1,0 +1,188 @@
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import make_codes, offsets_of, pair_table, tables_of_codes
+
+from pmflib.blocks import DenseBlock
+from pmflib.counting.pair_counts import (
+    PairCounts,
+    add_block,
+    count_pairs,
+    load_singles,
+    sum_by_pair,
+)
+from pmflib.errors import SchemaError, StoreError
+from pmflib.hashing import assign_folds
+from pmflib.schema import Schema
+
+CARDINALITIES = [3, 2, 4]
+
+
+@pytest.fixture
+def codes():
+    return make_codes(np.random.default_rng(0), 200, CARDINALITIES)
+
+
+@given(tables_of_codes())
+def test_add_block__dense_and_sparse_equal_the_loop(case):
+    cardinalities, codes = case
+    offsets = offsets_of(cardinalities)
+    expected = pair_table(codes, cardinalities)
+    for block in (DenseBlock(codes), DenseBlock(codes).to_sparse(offsets)):
+        table = np.zeros_like(expected)
+        add_block(block, offsets, table)
+        assert np.array_equal(table, expected)
+
+
+@given(tables_of_codes(max_rows=30), st.integers(1, 20))
+def test_count_pairs__folds_sum_to_the_whole(case, n_folds):
+    cardinalities, codes = case
+    counts = count_pairs(codes, cardinalities, n_folds=n_folds)
+    assert np.array_equal(counts.tables.sum(axis=0), pair_table(codes, cardinalities))
+    folds = assign_folds(np.arange(len(codes)), n_folds)
+    assert counts.n_rows.tolist() == np.bincount(folds, minlength=n_folds).tolist()
+    for fold in range(n_folds):
+        alone = counts.select_folds([fold])
+        assert np.array_equal(alone.tables[0], pair_table(codes[folds == fold], cardinalities))
+
+
+@given(tables_of_codes(), st.lists(st.integers(0, 12), max_size=3))
+def test_add__ragged_splits_equal_the_whole(case, cuts):
+    cardinalities, codes = case
+    schema = Schema.from_cardinalities(cardinalities)
+    total = PairCounts.zero(schema, 1)
+    for part in np.split(codes, sorted(cuts)):
+        total += count_pairs(part, schema, n_folds=1)
+    whole = count_pairs(codes, schema, n_folds=1)
+    assert np.array_equal(total.tables, whole.tables)
+    assert total.n_rows.tolist() == [len(codes)]
+
+
+@given(tables_of_codes(), tables_of_codes())
+def test_sub__takes_away_exactly_what_was_added(first, second):
+    cardinalities, codes = first
+    other = second[1].astype(np.int64)
+    other = np.resize(other, (len(other), len(cardinalities))) % np.array(cardinalities)
+    kept = count_pairs(codes, cardinalities)
+    both = kept + count_pairs(other, cardinalities)
+    back = both - count_pairs(other, cardinalities)
+    assert np.array_equal(back.tables, kept.tables)
+    assert np.array_equal(back.n_rows, kept.n_rows)
+
+
+def test_sub__refuses_samples_that_were_never_counted(codes):
+    counts = count_pairs(codes, CARDINALITIES)
+    more = count_pairs(np.zeros((1, 3), int), CARDINALITIES)
+    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+        PairCounts.zero(counts.schema) - more
+    # a sample with nothing observed leaves no trace but its number
+    empty = count_pairs(np.full((1, 3), -1), CARDINALITIES)
+    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+        PairCounts.zero(counts.schema) - empty
+
+
+def test_add__refuses_other_schemas_and_folds(codes):
+    counts = count_pairs(codes, CARDINALITIES)
+    with pytest.raises(SchemaError, match="cannot join counts of schema"):
+        counts + PairCounts.zero(Schema.from_cardinalities([3, 2, 5]))
+    with pytest.raises(SchemaError, match="counts of 4 folds cannot join counts of 16 folds"):
+        counts - PairCounts.zero(counts.schema, 4)
+
+
+def test_to_dense__symmetric_with_single_counts_on_the_diagonal(codes):
+    dense = count_pairs(codes, CARDINALITIES).to_dense()
+    assert np.array_equal(dense, dense.T)
+    singles = [np.sum(codes[:, j] == a) for j, n in enumerate(CARDINALITIES) for a in range(n)]
+    assert np.diagonal(dense).tolist() == singles
+    assert not np.any(dense[:3, :3] - np.diag(singles[:3]))
+
+
+def test_sum_by_pair__is_the_support(codes):
+    table = count_pairs(codes, CARDINALITIES).to_dense()
+    seen = (codes >= 0).astype(int)
+    assert np.array_equal(sum_by_pair(table, offsets_of(CARDINALITIES)), seen.T @ seen)
+
+
+def test_save__and_load(tmp_path, codes):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts.save(tmp_path / "pairs")
+    loaded = PairCounts.load(tmp_path / "pairs")
+    assert loaded.schema == counts.schema
+    assert np.array_equal(loaded.tables, counts.tables)
+    assert np.array_equal(loaded.n_rows, counts.n_rows)
+
+
+def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
+    from pmflib.store.arrays import read_arrays
+
+    count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
+    arrays, attributes = read_arrays(tmp_path / "pairs")
+    seen = (codes >= 0).astype(int)
+    assert np.array_equal(arrays["support"], seen.T @ seen)
+    assert arrays["offsets"].tolist() == [0, 3, 5, 9]
+    assert (attributes["triangle"], attributes["units"]) == ("upper", "samples")
+
+
+@pytest.mark.parametrize("without", [(), (2,), (0, 4), range(5)])
+def test_load_total__training_counts_are_the_total_minus_folds(tmp_path, codes, without):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts.save(tmp_path / "pairs")
+    rest = counts.select_folds(set(range(5)) - set(without))
+    # an iterator can be looked at once only
+    total = PairCounts.load_total(tmp_path / "pairs", without=iter(without))
+    assert total.n_folds == 1
+    assert np.array_equal(total.tables[0], rest.tables.sum(axis=0))
+    assert total.n_rows.tolist() == [rest.n_rows.sum()]
+
+
+@pytest.mark.parametrize("without", [(), (2,), (0, 4), range(5)])
+def test_load_singles__are_the_diagonal_of_the_training_counts(tmp_path, codes, without):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts.save(tmp_path / "pairs")
+    # the tables are not looked at
+    shutil.rmtree(tmp_path / "pairs" / "counts")
+    singles = load_singles(tmp_path / "pairs", without=iter(without))
+    rest = counts.select_folds(set(range(5)) - set(without))
+    assert np.array_equal(singles, np.diagonal(rest.to_dense()))
+
+
+def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=2)
+    counts.save(tmp_path / "pairs")
+    with pytest.raises(SchemaError, match=r"folds \[-1, 2\] are outside \[0, 2\)"):
+        counts.select_folds([-1, 0, 2])
+    with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
+        PairCounts.load_total(tmp_path / "pairs", without=[9])
+    with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
+        load_singles(tmp_path / "pairs", without=[9])
+
+
+def test_load__refuses_what_is_not_there_or_damaged(tmp_path, codes):
+    with pytest.raises(StoreError, match="no Zarr group at"):
+        PairCounts.load(tmp_path / "nowhere")
+    path = tmp_path / "pairs"
+    count_pairs(codes, CARDINALITIES, n_folds=2).save(path)
+    (chunk,) = (path / "counts" / "c" / "1").rglob("0/0")
+    chunk.write_bytes(b"garbage")
+    for load in (PairCounts.load, PairCounts.load_total):
+        with pytest.raises(StoreError, match="arrays of 'pairs' cannot be read"):
+            load(path)
+
+
+def test_count_pairs__refuses_bad_input():
+    with pytest.raises(SchemaError, match=r"codes\[0, 1\] is 2, outside \[-1, 2\)"):
+        count_pairs(np.array([[0, 2]]), [2, 2])
+    with pytest.raises(SchemaError, match="n_folds is 0; give at least 1"):
+        count_pairs(np.array([[0, 1]]), [2, 2], n_folds=0)
+    with pytest.raises(SchemaError, match=r"tables has shape \(1, 2, 2\)"):
+        PairCounts(Schema.from_cardinalities([3]), np.zeros((1, 2, 2), int), np.zeros(1, int))
+
+
+def test_count_pairs__keeps_the_schema_it_was_given():
+    schema = Schema.infer({"a": ["x", "y"], "b": [1, 2]})
+    counts = count_pairs(schema.encode({"a": ["x"], "b": [2]}), schema)
+    assert counts.schema is schema
+    assert counts.nbytes == 16 * 4 * 4 * 8

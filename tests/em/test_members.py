@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+from reference import make_codes, make_model, offsets_of
+
+from pmflib.blocks import DenseBlock
+from pmflib.em.in_memory import Samples
+from pmflib.em.members import (
+    Runs,
+    estimate_gain,
+    join_members,
+    merge_each,
+    split_members,
+)
+from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+
+CARDINALITIES = [3, 2, 4]
+OFFSETS = offsets_of(CARDINALITIES)
+SINGLES = np.repeat(1.0 / np.array(CARDINALITIES), CARDINALITIES)
+CODES = make_codes(np.random.default_rng(0), 200, CARDINALITIES)
+
+
+def make_models(n, rank=2):
+    return [make_model(np.random.default_rng(seed), CARDINALITIES, rank) for seed in range(n)]
+
+
+def make_runs(codes=CODES, held_out=None, **options):
+    judge = None if held_out is None else Samples(held_out, OFFSETS, 2)
+    return Runs(Samples(codes, OFFSETS, 2).evaluate_each, judge, OFFSETS, SINGLES, **options)
+
+
+def test_split_members__takes_apart_what_was_joined():
+    models = make_models(3)
+    joined = join_members(models)
+    assert joined[0].sum() == pytest.approx(1.0, rel=1e-14)
+    for one, other in zip(models, split_members(joined, 3), strict=True):
+        np.testing.assert_allclose(one[0], other[0], rtol=1e-14)
+        assert np.array_equal(one[1], other[1])
+
+
+def test_run__members_go_the_way_that_each_goes_alone():
+    models = make_models(3)
+    runs = make_runs(max_passes=7, tol=0.0)
+    together = runs.run("all", models, 0.5)
+    members = split_members((together.prior, together.factors), 3)
+    losses = []
+    for k, model in enumerate(models):
+        alone = runs.run(f"{k}", [model], 0.5)
+        np.testing.assert_allclose(members[k][0], alone.prior, rtol=1e-10)
+        np.testing.assert_allclose(members[k][1], alone.factors, rtol=1e-10)
+        losses.append(alone.log_likelihoods)
+    np.testing.assert_allclose(together.log_likelihoods, np.mean(losses, axis=0), rtol=1e-12)
+    assert np.all(np.diff(together.loss_history) <= 1e-13)
+
+
+def test_run__acceleration_of_members_never_raises_the_objective():
+    state = make_runs(max_passes=60, tol=0.0, accelerate=True).run("all", make_models(4), 0.2)
+    assert np.all(np.diff(state.loss_history) <= 1e-13)
+
+
+def test_run__held_out_samples_judge_the_average():
+    held_out = make_codes(np.random.default_rng(1), 100, CARDINALITIES)
+    runs = make_runs(CODES[:40], held_out, max_passes=100, patience=3)
+    state = runs.run("all", make_models(3), 0.01)
+    best = state.best_prior, state.best_factors
+    assert runs.held_out.score(split_members(best, 3)) == max(state.held_out)
+    # the same as of one model of summed rank
+    whole = take_logs(*best)
+    alone = em_statistics(DenseBlock(held_out), OFFSETS, *whole)
+    assert max(state.held_out) == pytest.approx(alone.log_likelihood / 100, rel=1e-12)
+    late = runs.run("late", make_models(3), 0.01, stop_early=False)
+    assert late.held_out == ()
+    assert late.n_passes > state.best_pass
+
+
+def test_run__goes_on_from_where_it_stood_to_the_same_bits():
+    seen = {}
+    runs = make_runs(max_passes=9, tol=0.0, on_pass=lambda name, state: seen.update({name: state}))
+    whole = runs.run("a", make_models(2), 0.5)
+    assert seen["a"].n_passes == 9
+    short = make_runs(max_passes=4, tol=0.0).run("a", make_models(2), 0.5)
+    resumed = make_runs(max_passes=9, tol=0.0, resume={"a": short}.get)
+    assert np.array_equal(resumed.run("a", make_models(2), 0.5).factors, whole.factors)
+    # another run begins at its start
+    assert resumed.run("b", make_models(2), 0.5).n_passes == 9
+
+
+def test_merge_each__adds_up_by_model():
+    models = make_models(2)
+    parts = [Samples(part, OFFSETS, 2).evaluate_each(models) for part in np.split(CODES, 4)]
+    whole = Samples(CODES, OFFSETS, 2).evaluate_each(models)
+    for found, expected in zip(merge_each(parts), whole, strict=True):
+        np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
+        assert found.n_rows == expected.n_rows
+
+
+def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
+    models = make_models(2)
+    whole = Samples(CODES, OFFSETS, 2).evaluate_each(models)
+    monkeypatch.setattr("pmflib.em.in_memory.BLOCK_WORK", 100)
+    cut = Samples(CODES, OFFSETS, 2)
+    assert len(cut._blocks) > 5
+    for found, expected in zip(cut.evaluate_each(models), whole, strict=True):
+        np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
+    again = Samples(CODES, OFFSETS, 2).evaluate_each(models)
+    assert again[0].log_likelihood == cut.evaluate_each(models)[0].log_likelihood
+
+
+def test_score_average__weights_gaps_and_no_rows():
+    logs = [take_logs(*model) for model in make_models(2)]
+    codes = np.array([[0, 1, -1], [-1, -1, -1], [2, 0, 3]], np.int8)
+    weights = np.array([2.0, 1.0, 3.0])
+    repeated = DenseBlock(codes[[0, 0, 1, 2, 2, 2]])
+    found = score_average(DenseBlock(codes, weights), OFFSETS, logs)
+    assert found == pytest.approx(score_average(repeated, OFFSETS, logs), rel=1e-13)
+    assert score_average(DenseBlock(codes[:0]), OFFSETS, logs).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("target", [None, 1])
+def test_score_difference__mean_and_standard_error_of_paired_samples(target):
+    models = make_models(2)
+    weights = np.random.default_rng(2).integers(1, 5, len(CODES)).astype(float)
+    logs = [take_logs(*model) for model in models]
+    sums = score_difference(DenseBlock(CODES, weights), OFFSETS, logs, target)
+    repeated = np.repeat(CODES, weights.astype(int), axis=0)
+    gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
+    expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
+    assert estimate_gain(sums) == pytest.approx(expected, rel=1e-9)
+    assert Samples(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
+        expected, rel=1e-9
+    )
+
+
+def log_probs(model, codes, target):
+    """Log-likelihood of each row, or of its target given the rest."""
+    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    found = joint.log_prob(codes)
+    if target is not None:
+        rest = codes.copy()
+        rest[:, target] = -1
+        found = found - joint.log_prob(rest)
+    return found
+
+
+def test_estimate_gain__one_sample_tells_nothing_for_certain():
+    assert estimate_gain(np.array([1.0, 0.5, 0.25])) == (0.5, np.inf)
+    assert estimate_gain(np.zeros(3)) == (0.0, np.inf)
+
+
+def test_samples__target_is_scored_given_the_others():
+    model = make_models(1)[0]
+    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    chances = joint.predict_proba(CODES, 2)
+    known = CODES[:, 2] >= 0
+    expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
+    assert Samples(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("variable", [0, 1, 2])
+def test_hide__dense_and_sparse_alike(variable):
+    hidden = CODES.copy()
+    hidden[:, variable] = -1
+    for block in (DenseBlock(CODES), DenseBlock(CODES).to_sparse(OFFSETS)):
+        assert np.array_equal(block.hide(variable, OFFSETS).to_codes(OFFSETS), hidden)

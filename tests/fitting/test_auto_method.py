@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from reference import tables_of_codes
+
+import pmflib as pmf
+from pmflib.fitting import auto_method as choosing
+from pmflib.fitting.auto_method import STRENGTHS, count_carried, fit_chosen, group_folds
+from pmflib.model.metrics import factor_mse
+from pmflib.model.sampling import sample_codes
+from pmflib.synthetic.datasets import published_factors
+
+
+def draw_counts(n_rows, observed, n_folds=8, seed=0):
+    rng = np.random.default_rng(seed)
+    prior, factors = published_factors(5, 10, 5, rng, 0.1)
+    offsets = np.arange(6) * 10
+    codes = sample_codes(prior, factors, offsets, n_rows, rng, observed=observed)
+    return pmf.count_pairs(codes, [10] * 5, n_folds=n_folds), (prior, factors)
+
+
+def test_fit_chosen__is_no_worse_than_spa_and_opt():
+    counts, truth = draw_counts(1000, 0.5)
+    chosen = pmf.fit(counts, 5)
+    errors = {
+        method: factor_mse(model.prior, model.factors, *truth, 5)
+        for method in ("spa", "opt")
+        for model in [pmf.fit(counts, 5, method=method).model]
+    }
+    assert factor_mse(chosen.model.prior, chosen.model.factors, *truth, 5) < min(errors.values())
+
+
+def test_fit_chosen__tells_what_was_compared_and_repeats_itself():
+    counts, _ = draw_counts(1000, 0.5)
+    result = pmf.fit(counts, 5, rng=3)
+    assert "best held-out log-likelihood per pair, mean of 4 rounds" in result.notes[0]
+    for strength in STRENGTHS:
+        assert f"{strength:g}: -" in result.notes[0]
+    assert result.notes[1].startswith(f"start {result.method.removesuffix('+opt')}: least loss")
+    assert np.all(np.diff(result.loss_history) <= 0)
+    assert np.array_equal(result.model.factors, pmf.fit(counts, 5, rng=3).model.factors)
+
+
+def test_fit_chosen__few_samples_want_pseudo_counts():
+    counts, _ = draw_counts(300, 0.5)
+    _, choice = fit_chosen(counts, 5, np.random.default_rng(0))
+    assert choice.strength > 0
+
+
+def test_fit_chosen__one_fold_leaves_nothing_to_judge_on():
+    counts, _ = draw_counts(1000, 0.5, n_folds=1)
+    result = pmf.fit(counts, 5)
+    assert "pseudo-count 1 by default, nothing was held out: one fold" in result.notes[0]
+
+
+def test_fit_chosen__large_tables_are_not_judged(monkeypatch):
+    counts, _ = draw_counts(1000, 0.5)
+    monkeypatch.setattr("pmflib.fitting.auto_method._WORK_FOR_ALL_ROUNDS", 1)
+    assert "mean of 1 rounds" in pmf.fit(counts, 5).notes[0]
+    monkeypatch.setattr("pmflib.fitting.auto_method._WORK_FOR_ONE_ROUND", 1)
+    notes = pmf.fit(counts, 5).notes
+    assert "nothing was held out: large tables" in notes[0]
+    assert "random:" not in notes[1]
+
+
+def test_fit_chosen__no_pair_to_hold_out():
+    codes = np.array([[0, -1], [-1, 1], [1, -1]])
+    result = pmf.fit(pmf.count_pairs(codes, [2, 2], n_folds=2), 2)
+    assert "nothing was held out: too few pairs" in result.notes[1]
+
+
+def test_fit_chosen__rank_above_what_spa_can_carry():
+    codes = np.random.default_rng(0).integers(0, 3, (200, 3))
+    result = pmf.fit(pmf.count_pairs(codes, [3] * 3), 5)
+    assert result.notes[0].startswith("no spa start: rank is 5")
+
+
+def test_fit_chosen__rank_above_what_pairs_can_tell_apart_is_brought_near_them_only():
+    counts, _ = draw_counts(1000, 0.5)
+    assert count_carried(counts) == 46
+    result = pmf.fit(counts, 47, rng=2)
+    assert result.method == "pairs"
+    assert result.notes[0].startswith("pairs tell at most 46 states apart: random start")
+    alike = pmf.fit(counts, 47, method="pairs", rng=np.random.default_rng(2))
+    assert (alike.method, alike.best_pass) == ("pairs", 50)
+    assert np.array_equal(alike.model.factors, result.model.factors)
+    random = pmf.fit(counts, 47, method="random", rng=2).model
+
+    def explain(model):
+        joint = (model.factors * model.prior) @ model.factors.T
+        table = counts.to_dense()
+        return np.vdot(table, np.log(np.maximum(joint, 1e-300)))
+
+    assert explain(alike.model) > explain(random)
+
+
+@given(tables_of_codes(min_variables=2))
+def test_fit_chosen__always_gives_a_model(table):
+    cardinalities, codes = table
+    result = pmf.fit(pmf.count_pairs(codes, cardinalities, n_folds=3), 2)
+    assert np.isfinite(result.model.factors).all()
+    assert result.model.rank == 2
+
+
+def test_fit_chosen__finds_no_states_where_there_are_none_left_apart():
+    # every state of an equal start would stay equal: the noise in the start tells them apart
+    counts, _ = draw_counts(20_000, 1.0)
+    factors = pmf.fit(counts, 5).model.factors
+    gaps = np.abs(factors[:, :, None] - factors[:, None]).max(axis=0)
+    assert gaps[~np.eye(5, dtype=bool)].min() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("folds", "n_levels", "expected"),
+    [
+        ((0, 1, 2, 3, 4), 10, [(0, 4), (1,), (2,), (3,)]),
+        ((0, 1), 10, [(0,), (1,)]),
+        ((0, 1, 2), 100_000, [(0, 1, 2)]),
+    ],
+)
+def test_group_folds__deals_every_fold_once(folds, n_levels, expected):
+    assert group_folds(folds, n_levels, 10) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_levels", "rank", "limit"), [(500, 20, 200), (8410, 8, 35), (50_000, 100, 10)]
+)
+def test_limit_iterations__falls_with_the_size_of_the_tables(n_levels, rank, limit):
+    assert choosing._limit_iterations(n_levels, rank) == limit

@@ -1,0 +1,259 @@
+import re
+
+import numpy as np
+import pytest
+from reference import make_codes
+
+import pmflib as pmf
+from pmflib.em.members import split_members
+from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
+from pmflib.fitting.recipes import DEFAULT_STRENGTH, STRENGTHS
+
+CARDINALITIES = [3, 2, 4, 3]
+
+
+def test_fit_em__raises_the_likelihood_of_its_start(codes):
+    start = pmf.fit(pmf.count_pairs(codes, CARDINALITIES), 2).model
+    result = pmf.fit_em(codes, start, smoothing=0, max_passes=5000)
+    assert result.converged
+    assert result.method == "given+em"
+    assert result.model.log_prob(codes).mean() > start.log_prob(codes).mean()
+    # the history ends before the last pass, which can only have lowered the loss
+    assert -result.model.log_prob(codes).mean() <= result.loss_history[-1] + 1e-12
+    assert result.best_pass == len(result.loss_history) == result.model.origin["passes"]
+
+
+def test_fit_em__warns_when_it_stops_at_its_limit(codes):
+    with pytest.warns(ConvergenceWarning, match="EM stopped at max_passes=1 before it converged"):
+        result = pmf.fit_em(codes, rank=2, max_passes=1)
+    assert not result.converged
+    # the warning points at the line that called
+    with pytest.warns(ConvergenceWarning) as caught:
+        pmf.fit_em(codes, rank=2, max_passes=1)
+    assert caught[0].filename == __file__
+
+
+def test_fit_em__no_pass_gives_back_the_model(truth, codes):
+    result = pmf.fit_em(codes, truth, max_passes=0)
+    assert np.array_equal(result.model.factors, truth.factors)
+    assert result.loss_history == ()
+
+
+def test_fit_em__validation_keeps_the_best_pass(codes):
+    train, held_out = codes[:60], codes[60:160]
+    result = pmf.fit_em(
+        train,
+        rank=8,
+        validation=held_out,
+        start="random",
+        smoothing=0.01,
+        patience=3,
+        max_passes=300,
+        rng=1,
+    )
+    per_row = result.model.log_prob(held_out).mean()
+    assert per_row == pytest.approx(max(result.held_out), rel=1e-12)
+    assert result.best_pass == int(np.argmax(result.held_out))
+    assert result.best_pass < len(result.loss_history)
+
+
+def test_fit_em__tables_are_encoded():
+    table = {"a": ["x", "y", "x", None] * 5, "b": [1, 2, 1, 2] * 5}
+    result = pmf.fit_em(table, rank=1)
+    assert result.model.schema.names == ("a", "b")
+    held_out = {"a": ["x", "y"], "b": [1, None]}
+    start = result.model
+    assert len(pmf.fit_em(table, start, validation=held_out, patience=1).held_out) >= 2
+
+
+def test_fit_em__reads_levels_off_the_samples():
+    codes = np.array([[127, -1], [0, -1]], np.int8)
+    result = pmf.fit_em(codes, rank=1, max_passes=0)
+    assert result.model.schema.cardinalities.tolist() == [128, 1]
+
+
+@pytest.mark.parametrize(
+    ("codes", "arguments", "error", "message"),
+    [
+        ([[0, 1]], {}, PmfError, "model is absent and rank is None; give one of the two"),
+        (np.zeros((0, 2), int), {"rank": 1}, SchemaError, r"of shape \(0, 2\); codes are integers"),
+        (np.array([[0.0, np.nan]]), {"rank": 1}, SchemaError, "codes is an array of float64"),
+        (np.zeros(3, int), {"rank": 1}, SchemaError, r"of shape \(3,\)"),
+        (np.zeros((1, 1), int), {"rank": 1, "smoothing": -1.0}, PmfError, "smoothing is -1.0"),
+        (np.zeros((1, 1), int), {"rank": 1, "max_passes": -1}, PmfError, "max_passes is -1"),
+        (
+            np.zeros((1, 1), int),
+            {"rank": 1, "validation": np.zeros((0, 1), int)},
+            PmfError,
+            "validation has no rows",
+        ),
+        (
+            np.zeros((0, 1), int),
+            {"rank": 1, "schema": pmf.Schema.from_cardinalities([2])},
+            PmfError,
+            "codes has no rows",
+        ),
+    ],
+)
+def test_fit_em__refuses(codes, arguments, error, message):
+    with pytest.raises(error, match=message):
+        pmf.fit_em(codes, **arguments)
+
+
+def test_fit_em__refuses_a_model_and_a_rank(truth, codes):
+    with pytest.raises(PmfError, match="model is given and rank is 2"):
+        pmf.fit_em(codes, truth, rank=2)
+
+
+def test_fit_em__samples_with_nothing_observed():
+    result = pmf.fit_em(np.full((4, 2), -1), rank=1, schema=pmf.Schema.from_cardinalities([2, 3]))
+    np.testing.assert_allclose(result.model.factors[:, 0], [1 / 2] * 2 + [1 / 3] * 3)
+
+
+def test_fit_em__gaps_and_int16_codes():
+    codes = make_codes(np.random.default_rng(4), 400, [200, 3], missing=0.5)
+    result = pmf.fit_em(codes, rank=2, schema=pmf.Schema.from_cardinalities([200, 3]))
+    assert np.all(np.diff(result.loss_history) <= 1e-12)
+
+
+def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
+    result = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
+    assert any(note.startswith("pseudo-count ") for note in result.notes)
+    (told,) = [note for note in result.notes if " of 8 starts: held-out" in note]
+    kind = told.split()[0]
+    scores = dict(re.findall(r"(best|mean): (-[\d.]+)", told))
+    assert float(scores[kind]) == max(map(float, scores.values()))
+    assert result.held_out == (pytest.approx(float(scores[kind]), abs=1e-5),)
+    assert result.model.origin[kind] == 8
+    assert result.model.rank == 3
+    again = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
+    assert np.array_equal(result.model.factors, again.model.factors)
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+def test_fit_em__method_names_what_ran(codes):
+    counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
+    pairs = pmf.fit(counts, 3).method
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt", pairs)
+    options = {"rank": 3, "smoothing": 1.0, "max_passes": 2}
+    several = pmf.fit_em(codes[:300], **options)
+    assert re.fullmatch(r"(symnmf|spa|random)\+opt/random\+em", several.method)
+    assert several.model.origin["method"] == several.method
+    one = pmf.fit_em(codes[:300], start="auto", **options | {"rank": 20}, validation=codes[:0:-9])
+    assert one.method == "pairs/random+em"
+    assert pmf.fit_em(codes[:300], start="spa", **options | {"rank": 2}).method == "spa+em"
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+def test_fit_em__all_samples_are_fitted_in_the_end(codes):
+    """What is held out to choose is not lost: the result is the fit of all samples under what was chosen."""
+    few, options = codes[:400], {"rank": 2, "start": "random", "rng": 5}
+    chosen = pmf.fit_em(few, **options)
+    assert len(chosen.held_out) > 1
+    passes, strength = chosen.best_pass, chosen.model.origin["smoothing"]
+    plain = pmf.fit_em(few, smoothing=strength, max_passes=passes, tol=0.0, **options)
+    assert plain.held_out == ()
+    assert np.array_equal(chosen.model.factors, plain.model.factors)
+
+
+def test_fit_em__few_samples_hold_nothing_out(codes):
+    result = pmf.fit_em(codes[:20], rank=2, max_passes=2000)
+    assert "nothing was held out: 20 samples are too few" in result.notes
+    assert (result.held_out, result.model.origin["smoothing"]) == ((), DEFAULT_STRENGTH)
+
+
+def test_fit_em__plenty_of_samples_leave_nothing_to_choose(codes, monkeypatch):
+    monkeypatch.setattr("pmflib.fitting.recipes.PLENTY", 1)
+    result = pmf.fit_em(codes, rank=2, max_passes=2000)
+    assert any("answers leave nothing to choose" in note for note in result.notes)
+
+
+def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
+    train, held_out = codes[:80], codes[1000:]
+    given = pmf.fit_em(train, rank=6, validation=held_out, start="random", patience=5)
+    fixed = {
+        strength: max(
+            pmf.fit_em(
+                train,
+                rank=6,
+                validation=held_out,
+                start="random",
+                smoothing=strength,
+                patience=5,
+            ).held_out
+        )
+        for strength in STRENGTHS
+    }
+    assert given.model.origin["smoothing"] == max(fixed, key=lambda each: fixed[each])
+    assert max(given.held_out) == max(fixed.values())
+
+
+def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
+    train, held_out = codes[:80], codes[1000:1400]
+    options = {"rank": 6, "validation": held_out, "start": "random", "patience": 5}
+    result = pmf.fit_em(train, target="v2", **options)
+    known = held_out[:, 2] >= 0
+    chances = result.model.predict_proba(held_out[known], 2)
+    score = np.log(chances[np.arange(known.sum()), held_out[known, 2]]).sum() / len(held_out)
+    assert max(result.held_out) == pytest.approx(score, rel=1e-9)
+    assert np.array_equal(
+        result.model.factors, pmf.fit_em(train, target=2, **options).model.factors
+    )
+    assert "held out: log-likelihood of 'v2' given the other variables" in result.notes
+    joint = pmf.fit_em(train, **options)
+    assert not any("given the other variables" in note for note in joint.notes)
+    assert max(joint.held_out) == pytest.approx(joint.model.log_prob(held_out).mean(), rel=1e-9)
+    with pytest.raises(SchemaError, match="class"):
+        pmf.fit_em(train, target="class", **options)
+
+
+def test_fit_em__average_is_the_mean_of_its_members_probabilities(codes):
+    train, held_out = codes[:300], codes[300:600]
+    options = {"validation": held_out, "smoothing": 0.3, "start": "random", "rng": 4}
+    result = pmf.fit_em(train, rank=4, members=3, **options)
+    model = result.model
+    assert (model.rank, model.origin["average"], model.origin["final"]) == (12, 3, True)
+    members = [
+        pmf.JointPMF(*each, model.schema) for each in split_members((model.prior, model.factors), 3)
+    ]
+    np.testing.assert_allclose(
+        np.exp(model.log_prob(held_out)),
+        np.mean([np.exp(member.log_prob(held_out)) for member in members], axis=0),
+        rtol=1e-12,
+    )
+    assert model.log_prob(held_out).mean() == pytest.approx(max(result.held_out), rel=1e-12)
+    assert result.best_pass == int(np.argmax(result.held_out))
+    # the mean of probabilities is above the mean of logarithms
+    assert max(result.held_out) > np.mean([each.log_prob(held_out).mean() for each in members])
+
+
+def test_fit_em__average_of_all_samples_is_final(codes, tmp_path):
+    model = pmf.fit_em(codes[:400], rank=2, members=2, max_passes=30).model
+    assert model.rank == 4
+    model.save(tmp_path / "model")
+    for each in (model, pmf.JointPMF.load(tmp_path / "model")):
+        with pytest.raises(PmfError, match="model is final, an average of 2 fits"):
+            pmf.fit_em(codes, each)
+    distilled = pmf.fit_em(model.sample(2000, rng=0), rank=2, validation=codes[400:600])
+    assert distilled.model.rank == 2
+    assert "final" not in distilled.model.origin
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"rank": 2, "members": 0}, "members is 0; give at least 1"),
+        ({"rank": 2, "members": 2, "start": "spa"}, "start is 'spa', which gives equal starts"),
+        ({"members": 2}, "members is 2 and a model is given"),
+    ],
+)
+def test_fit_em__refuses_members_that_cannot_differ(truth, codes, arguments, match):
+    with pytest.raises(PmfError, match=match):
+        pmf.fit_em(codes, None if "rank" in arguments else truth, **arguments)
+
+
+def test_fit_em__nothing_observed_and_choices_to_make():
+    schema = pmf.Schema.from_cardinalities([2, 3])
+    result = pmf.fit_em(np.full((100, 2), -1), rank=2, schema=schema)
+    np.testing.assert_allclose(result.model.factors[:, 0], [1 / 2] * 2 + [1 / 3] * 3, rtol=0.5)
+    assert np.isfinite(result.model.factors).all()

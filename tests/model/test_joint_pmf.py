@@ -1,0 +1,273 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import (
+    conditional_pmf,
+    joint_tensor,
+    make_codes,
+    make_model,
+    restrict,
+    row_probability,
+)
+
+from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
+from pmflib.model import JointPMF
+from pmflib.model import joint_pmf as model_module
+from pmflib.schema import Schema, Variable
+
+CARDINALITIES = [2, 3, 2]
+SCHEMA = Schema(
+    (
+        Variable("smokes", ("no", "yes")),
+        Variable("rating", ("1", "2", "5"), (1.0, 2.0, 5.0)),
+        Variable("dose", ("low", "high"), edges=(5.0,)),
+    )
+)
+
+
+@pytest.fixture
+def model():
+    return JointPMF(
+        *make_model(np.random.default_rng(0), CARDINALITIES, 2), SCHEMA, {"method": "test"}
+    )
+
+
+@pytest.fixture
+def tensor(model):
+    return joint_tensor(model.prior, model.factors, CARDINALITIES)
+
+
+@st.composite
+def models_and_codes(draw):
+    cardinalities = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    parameters = make_model(rng, cardinalities, draw(st.integers(1, 3)))
+    codes = make_codes(
+        rng, draw(st.integers(0, 5)), cardinalities, missing=draw(st.sampled_from([0, 0.5, 1]))
+    )
+    return JointPMF(*parameters, Schema.from_cardinalities(cardinalities)), codes
+
+
+@given(models_and_codes())
+def test_every_question__equals_the_joint_tensor(case):
+    model, codes = case
+    cardinalities = model.schema.cardinalities.tolist()
+    tensor = joint_tensor(model.prior, model.factors, cardinalities)
+    expected = [np.log(row_probability(tensor, row)) for row in codes]
+    np.testing.assert_allclose(model.log_prob(codes), expected, rtol=1e-11, atol=1e-12)
+    completed = model.complete(codes)
+    for place, size in enumerate(cardinalities):
+        pmf = model.predict_proba(codes, place)
+        assert pmf.shape == (len(codes), size)
+        expected_pmf = [conditional_pmf(tensor, row, place) for row in codes]
+        np.testing.assert_allclose(pmf, np.reshape(expected_pmf, pmf.shape), rtol=1e-11)
+        assert np.array_equal(model.predict(codes, place), pmf.argmax(axis=1))
+        np.testing.assert_allclose(
+            model.expected_value(codes, place), pmf @ np.arange(size), rtol=1e-13
+        )
+        gaps = codes[:, place] < 0
+        assert np.array_equal(completed[~gaps, place], codes[~gaps, place])
+        assert np.array_equal(completed[gaps, place], pmf[gaps].argmax(axis=1))
+    assert completed.dtype == model.schema.code_dtype
+
+
+@given(models_and_codes())
+def test_posterior__equals_bayes_rule(case):
+    model, codes = case
+    posterior = model.posterior(codes)
+    assert posterior.shape == (len(codes), model.rank)
+    for row, found in zip(codes, posterior, strict=True):
+        held = [model.schema.offsets[j] + code for j, code in enumerate(row) if code >= 0]
+        joint = model.prior * np.prod(model.factors[held], axis=0)
+        np.testing.assert_allclose(found, joint / joint.sum(), rtol=1e-12)
+
+
+def test_posterior__row_with_nothing_observed_is_answered_by_the_prior(model, tensor):
+    nothing = np.full((1, 3), -1)
+    np.testing.assert_allclose(model.posterior(nothing), [model.prior], rtol=1e-14)
+    assert model.log_prob(nothing) == pytest.approx([0.0], abs=1e-15)
+    np.testing.assert_allclose(
+        model.predict_proba(nothing, "rating")[0], tensor.sum(axis=(0, 2)), rtol=1e-13
+    )
+
+
+def test_log_prob__batches_join_up(model, monkeypatch):
+    codes = make_codes(np.random.default_rng(1), 23, CARDINALITIES)
+    whole = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
+    monkeypatch.setattr(model_module, "BATCH_ROWS", 5)
+    parts = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
+    for one, other in zip(whole, parts, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_predict_proba__tables_with_labels(model):
+    table = {"smokes": ["yes", None], "rating": ["5", "1.0"], "dose": [7.5, None]}
+    codes = np.array([[1, 2, 1], [-1, 0, -1]])
+    assert np.array_equal(model.log_prob(table), model.log_prob(codes))
+    assert np.array_equal(model.predict_proba(table, "smokes"), model.predict_proba(codes, 0))
+    assert np.array_equal(model.complete(pa.table(table)), model.complete(codes))
+
+
+def test_predict_proba__own_column_may_be_absent_or_hold_anything(model):
+    given_others = {"rating": [5], "dose": [7.5]}
+    expected = model.predict_proba(np.array([[-1, 2, 1]]), "smokes")
+    for own in ({}, {"smokes": ["never heard of"]}, {"smokes": ["yes"]}, {"smokes": [None]}):
+        assert np.array_equal(model.predict_proba(given_others | own, "smokes"), expected)
+    assert np.array_equal(model.predict_proba(np.array([[99, 2, 1]]), "smokes"), expected)
+    with pytest.raises(SchemaError, match="column 'dose' is absent"):
+        model.predict_proba({"rating": [5]}, "smokes")
+
+
+def test_expected_value__in_the_units_of_the_values(model, tensor):
+    pmf = conditional_pmf(tensor, [1, -1, 0], 1)
+    expected = pmf @ [1.0, 2.0, 5.0]
+    assert model.expected_value(np.array([[1, 0, 0]]), "rating") == pytest.approx([expected])
+    with pytest.raises(SchemaError, match="'smokes' has no values"):
+        model.expected_value(np.array([[1, 0, 0]]), "smokes")
+
+
+def test_marginal__every_choice_and_order_of_variables(model, tensor):
+    for n in (1, 2, 3):
+        for places in itertools.permutations(range(3), n):
+            axes = tuple(axis for axis in range(3) if axis not in places)
+            left = [axis for axis in range(3) if axis in places]
+            expected = tensor.sum(axis=axes).transpose([left.index(place) for place in places])
+            np.testing.assert_allclose(model.marginal(places), expected, rtol=1e-12)
+    assert np.array_equal(model.marginal(["dose", "smokes"]), model.marginal([2, 0]))
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [{"smokes": "yes", "rating": "5"}, {0: 1, 1: 2}, {"smokes": np.int8(1), "rating": "5.0"}],
+)
+def test_marginal__given_levels_of_others(model, tensor, evidence):
+    rest, _ = restrict(tensor, [1, 2, -1])
+    np.testing.assert_allclose(model.marginal(["dose"], evidence), rest / rest.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("level", ["high", "7.5", 1])
+def test_marginal__given_a_bin(model, tensor, level):
+    rest, _ = restrict(tensor, [-1, -1, 1])
+    expected = rest / rest.sum()
+    np.testing.assert_allclose(model.marginal([0, 1], {"dose": level}), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("variables", "evidence", "message"),
+    [
+        ([], None, "each may occur once, at least one"),
+        (["rating", 1], None, "each may occur once"),
+        (["rating"], {"rating": "1"}, "each may occur once"),
+        (["rating"], {"dose": 1, 2: 0}, "each may occur once"),
+        (["ratings"], None, "'ratings' is not in the schema; did you mean"),
+        (
+            ["rating"],
+            {"smokes": "maybe"},
+            r"'smokes' has no level 'maybe'; levels are \('no', 'yes'\)",
+        ),
+        (["rating"], {"smokes": 2}, "'smokes' has no level 2"),
+        (["rating"], {"smokes": ""}, "'smokes' has no level ''"),
+        (["smokes"], {"rating": 1.5}, "'rating' has no level 1.5"),
+    ],
+)
+def test_marginal__refuses(model, variables, evidence, message):
+    with pytest.raises(SchemaError, match=message):
+        model.marginal(variables, evidence)
+
+
+def test_marginal__refuses_more_cells_than_its_limit():
+    wide = JointPMF(np.ones(1), np.full((54, 1), 0.5), Schema.from_cardinalities([2] * 27))
+    with pytest.raises(MemoryPlanError, match=f"of 27 variables has {2**27} cells, above {2**26}"):
+        wide.marginal(range(27))
+
+
+def test_marginal__memory_does_not_grow_with_cells_times_rank():
+    import tracemalloc
+
+    rank, n = 50, 16
+    wide = JointPMF(
+        np.full(rank, 1 / rank), np.full((2 * n, rank), 0.5), Schema.from_cardinalities([2] * n)
+    )
+    wide.marginal([0])
+    tracemalloc.start()
+    joint = wide.marginal(range(n))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert joint.sum() == pytest.approx(1.0)
+    assert peak < 4 * joint.nbytes
+
+
+def test_sample__frequencies_are_the_joint_pmf(model, tensor):
+    n = 40_000
+    codes = model.sample(n, rng=1)
+    hits = np.bincount(np.ravel_multi_index(codes.T, tensor.shape), minlength=tensor.size)
+    p = tensor.ravel()
+    # six standard deviations of a binomial count: one chance in 4e7 for twelve cells
+    assert np.all(np.abs(hits - n * p) < 6 * np.sqrt(n * p * (1 - p)))
+    assert codes.dtype == SCHEMA.code_dtype
+
+
+def test_sample__by_seed_and_by_generator(model):
+    assert np.array_equal(model.sample(9, rng=5), model.sample(9, rng=np.random.default_rng(5)))
+    assert model.sample(0, rng=0).shape == (0, 3)
+
+
+def test_save__and_load_to_the_same_bits(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = JointPMF.load(tmp_path / "model")
+    assert loaded.prior.tobytes() == model.prior.tobytes()
+    assert loaded.factors.tobytes() == model.factors.tobytes()
+    assert loaded.schema == SCHEMA
+    assert loaded.origin == {"method": "test"}
+
+
+def test_load__refuses_what_is_no_model(model, tmp_path):
+    from pmflib.counting.pair_counts import PairCounts
+
+    with pytest.raises(StoreError, match="no Zarr group at"):
+        JointPMF.load(tmp_path / "nowhere")
+    PairCounts.zero(SCHEMA, 1).save(tmp_path / "pairs")
+    with pytest.raises(StoreError, match="holds 'pair counts', not 'joint PMF'"):
+        JointPMF.load(tmp_path / "pairs")
+    model.save(tmp_path / "model")
+    chunk = tmp_path / "model" / "factors" / "c" / "0" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-5])
+    with pytest.raises(StoreError, match="arrays of 'model' cannot be read"):
+        JointPMF.load(tmp_path / "model")
+    (tmp_path / "model" / "zarr.json").write_text("{")
+    with pytest.raises(StoreError, match="arrays of 'model' cannot be read"):
+        JointPMF.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("prior", "factors", "message"),
+    [
+        (np.ones(1), np.full((4, 1), 0.5), r"factors has shape \(4, 1\) and prior \(1,\)"),
+        (np.empty(0), np.empty((7, 0)), "rank at least 1"),
+        (np.ones((1, 1)), np.full((7, 1), 0.5), r"prior \(1, 1\)"),
+        (
+            np.array([1.5, -0.5]),
+            np.full((7, 2), 0.5),
+            "prior has a value that is no probability: -0.5",
+        ),
+        (
+            np.array([0.5, 0.5]),
+            np.full((7, 2), np.nan),
+            "factors has a value that is no probability",
+        ),
+        (np.array([0.5, 0.5]), np.full((7, 2), 0.5), "do not sum to 1; normalise them"),
+    ],
+)
+def test_joint_pmf__refuses_what_is_no_model(prior, factors, message):
+    with pytest.raises(PmfError, match=message):
+        JointPMF(prior, factors, SCHEMA)
+
+
+def test_n_parameters__free_ones_only(model):
+    # 1 of the prior, (1 + 2 + 1) per latent state
+    assert model.n_parameters == 1 + 2 * 4
+    assert model.factor("rating").shape == (3, 2)

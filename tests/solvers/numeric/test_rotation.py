@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.solvers.numeric import rotation as procrustes
+from pmflib.solvers.numeric.rotation import (
+    draw_rotations,
+    improve_root,
+    root_of,
+    turn_nonnegative,
+)
+
+
+def test_root_of__squares_to_the_matrix_and_keeps_the_top():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    matrix = (basis * [5.0, 3, 1, 0, -1, -4]) @ basis.T
+    root = root_of(matrix, 4)
+    np.testing.assert_allclose(
+        root @ root.T, (basis[:, :3] * [5.0, 3, 1]) @ basis[:, :3].T, atol=1e-12
+    )
+    np.testing.assert_allclose(np.linalg.norm(root, axis=0) ** 2, [5, 3, 1, 0], atol=1e-12)
+    assert (root[np.abs(root).argmax(axis=0), range(4)] >= 0).all()
+
+
+def test_root_of__sparse_and_iterative_equal_dense(monkeypatch):
+    factor = np.random.default_rng(1).random((40, 3))
+    matrix = factor @ factor.T
+    dense = root_of(matrix, 3)
+    np.testing.assert_allclose(root_of(csr_array(matrix), 3), dense, atol=1e-10)
+    monkeypatch.setattr(procrustes, "_DENSE", 0)
+    np.testing.assert_allclose(root_of(csr_array(matrix), 3), dense, atol=1e-8)
+    np.testing.assert_array_equal(root_of(matrix, 3), root_of(matrix, 3))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "rank", "error", "match"),
+    [
+        (np.ones((2, 3)), 1, SchemaError, r"matrix has shape \(2, 3\); pass a square one"),
+        (np.ones((2, 2)), 3, RankError, r"rank is 3, outside \[1, 2\]"),
+        (np.ones((2, 2)), 0, RankError, r"rank is 0, outside \[1, 2\]"),
+    ],
+)
+def test_root_of__refuses(matrix, rank, error, match):
+    with pytest.raises(error, match=match):
+        root_of(matrix, rank)
+
+
+def test_improve_root__comes_nearer_and_reaches_the_best():
+    rng = np.random.default_rng(4)
+    factor = rng.random((40, 3))
+    noise = rng.normal(scale=0.1, size=(40, 40))
+    matrix = factor @ factor.T + noise + noise.T
+    best = root_of(matrix, 3)
+    distances = []
+    root = rng.random((40, 3))
+    for _ in range(100):
+        distances.append(np.linalg.norm(matrix - root @ root.T))
+        root = improve_root(matrix, root)
+    assert np.all(np.diff(distances) <= 1e-12)
+    assert distances[0] > distances[1]
+    np.testing.assert_allclose(root, best, atol=1e-9)
+
+
+def test_improve_root__columns_of_zeros():
+    matrix = np.diag([2.0, 1.0, 0.0])
+    root = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    np.testing.assert_allclose(improve_root(matrix, root), root_of(matrix, 2), atol=1e-12)
+
+
+def test_draw_rotations__the_identity_first():
+    drawn = draw_rotations(3, 4, np.random.default_rng(0))
+    assert len(drawn) == 4
+    assert np.array_equal(drawn[0], np.eye(3))
+    for each in drawn:
+        np.testing.assert_allclose(each @ each.T, np.eye(3), atol=1e-12)
+
+
+def test_turn_nonnegative__turns_a_rotated_factor_back():
+    rng = np.random.default_rng(2)
+    wanted = np.vstack([np.eye(3), np.where(rng.random((30, 3)) < 0.5, 0, rng.random((30, 3)))])
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    rotations = draw_rotations(3, 10, rng)
+    found, residuals = turn_nonnegative(wanted @ turn, rotations=rotations, tol=1e-9)
+    assert (found >= 0).all()
+    assert min(residuals) < 1e-6
+    gaps = np.linalg.norm(found[:, :, None] - wanted[:, None], axis=0)
+    np.testing.assert_allclose(gaps.min(axis=0), 0, atol=1e-4)
+
+
+def test_turn_nonnegative__alone_from_the_identity():
+    rng = np.random.default_rng(0)
+    root = rng.dirichlet(np.ones(6), 60)
+    turned = root @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    found, residuals = turn_nonnegative(turned, max_iter=500, tol=1e-7)
+    assert (found >= 0).all()
+    assert residuals[-1] < 1e-4 * np.linalg.norm(root)
+    np.testing.assert_allclose(found @ found.T, root @ root.T, atol=1e-4)
+    again, _ = turn_nonnegative(turned, rotations=[np.eye(6)], max_iter=500, tol=1e-7)
+    assert np.array_equal(found, again)
+
+
+def test_turn_nonnegative__more_starts_are_no_worse():
+    root = np.random.default_rng(3).normal(size=(40, 4))
+    alone = turn_nonnegative(root)[1]
+    several = turn_nonnegative(root, rotations=draw_rotations(4, 8, np.random.default_rng(0)))[1]
+    assert min(several) <= min(alone)
+
+
+def test_turn_nonnegative__distance_falls_in_the_published_alternation():
+    root = np.random.default_rng(3).normal(size=(40, 4))
+    turned, residuals = turn_nonnegative(root, hasten=False)
+    assert len(residuals) > 2
+    assert np.all(np.diff(residuals) <= 1e-12)
+    assert (turned >= 0).all()
+
+
+def test_turn_nonnegative__zero_columns_and_limits():
+    assert turn_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
+    assert len(turn_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("root", "max_iter", "match"),
+    [
+        (np.eye(2), 0, "max_iter is 0"),
+        (np.full((2, 1), np.inf), 9, r"root of shape \(2, 1\) must be"),
+        (np.ones(3), 9, r"root of shape \(3,\) must be"),
+    ],
+)
+def test_turn_nonnegative__refuses(root, max_iter, match):
+    with pytest.raises(PmfError, match=match):
+        turn_nonnegative(root, max_iter=max_iter)

@@ -1,0 +1,187 @@
+import math
+
+import numpy as np
+import pytest
+from reference import make_codes, make_model, offsets_of
+
+from pmflib.blocks import DenseBlock
+from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.loop import EMState, estimate_gap, run_em
+from pmflib.em.statistics import Smoothing, em_statistics, take_logs
+from pmflib.fitting.from_samples import fit_em
+from pmflib.solvers.numeric.squarem import extrapolate
+
+CARDINALITIES = [3, 2, 4, 3]
+OFFSETS = offsets_of(CARDINALITIES)
+SMOOTHING = Smoothing(np.full(12, 0.1))
+
+
+def evaluate_on(codes):
+    return lambda prior, factors: em_statistics(
+        DenseBlock(codes), OFFSETS, *take_logs(prior, factors)
+    )
+
+
+def draw_slow_case(seed):
+    """Samples of states that are hard to tell apart: EM creeps."""
+    rng = np.random.default_rng(seed)
+    return make_codes(rng, 400, CARDINALITIES, 0.2), make_model(rng, CARDINALITIES, 3)
+
+
+def run(case, **options):
+    codes, model = case
+    options = {"smoothing": SMOOTHING, "max_passes": 4000, "tol": 1e-9} | options
+    start = options.pop("start", EMState(*model))
+    return run_em(evaluate_on(codes), start, OFFSETS, **options)
+
+
+def test_extrapolate__finds_the_limit_of_a_geometric_path():
+    limit = np.array([0.3, 0.7]), np.array([[0.2, 0.6], [0.8, 0.4]])
+    path = [
+        (limit[0] + c * np.array([0.1, -0.1]), limit[1] + c * np.array([[0.1, 0.2], [-0.1, -0.2]]))
+        for c in (0.9, 0.72, 0.576)
+    ]
+    (prior, factors), stretch = extrapolate(*path, np.array([0, 2]), 100.0)
+    assert stretch == pytest.approx(5.0)
+    np.testing.assert_allclose(prior, limit[0], rtol=1e-12)
+    np.testing.assert_allclose(factors, limit[1], rtol=1e-12)
+    # a stretch of 1 would be the end of the path
+    (prior, _), stretch = extrapolate(*path, np.array([0, 2]), 2.0)
+    assert stretch == 2.0
+    assert limit[0][0] < prior[0] < path[-1][0][0]
+
+
+def test_extrapolate__steps_that_grow_lead_nowhere_but_to_the_end():
+    path = [(np.array([p, 1 - p]), np.array([[1.0, 1.0]])) for p in (0.1, 0.2, 0.5)]
+    found, stretch = extrapolate(*path, np.array([0, 1]), 100.0)
+    assert found is path[-1]
+    assert stretch == 1.0
+
+
+def test_extrapolate__stays_among_the_probabilities():
+    path = [(np.array([p, 1 - p]), np.array([[p], [1 - p]]) * [[1, 1]]) for p in (0.3, 0.1, 0.02)]
+    (prior, factors), _ = extrapolate(*path, np.array([0, 2]), 100.0)
+    assert prior.min() > 0
+    assert factors.min() > 0
+    np.testing.assert_allclose(factors.sum(axis=0), 1.0, rtol=1e-14)
+    assert prior.sum() == pytest.approx(1.0, rel=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_run_em__acceleration_never_raises_the_objective(seed):
+    state = run(draw_slow_case(seed), accelerate=True, tol=0.0, max_passes=60)
+    assert np.all(np.diff(state.loss_history) <= 1e-13)
+    # the model at the end is no worse than the last objective noted, though that is of the model before
+    final = run_em(
+        evaluate_on(draw_slow_case(seed)[0]),
+        EMState(state.prior, state.factors),
+        OFFSETS,
+        smoothing=SMOOTHING,
+        max_passes=1,
+        tol=0.0,
+    ).loss_history[0]
+    assert final <= state.loss_history[-1] + 1e-13
+
+
+def test_run_em__acceleration_needs_fewer_passes_to_the_same_optimum():
+    ratios = []
+    for seed in range(20):
+        case = draw_slow_case(seed)
+        plain, fast = run(case), run(case, accelerate=True)
+        if abs(plain.loss_history[-1] - fast.loss_history[-1]) < 1e-6:
+            near = max(plain.loss_history[-1], fast.loss_history[-1]) + 1e-6
+            ratios.append(
+                np.argmax(np.array(plain.loss_history) <= near)
+                / np.argmax(np.array(fast.loss_history) <= near)
+            )
+            assert fast.passes_saved > 0
+        assert plain.passes_saved == 0
+    assert len(ratios) >= 5
+    assert np.median(ratios) > 1.7
+
+
+def test_run_em__refused_extrapolation_goes_back_to_plain_em():
+    case = draw_slow_case(0)
+    plain = run(case, max_passes=3)
+    state = run(case, max_passes=2, accelerate=True, tol=0.0)
+    assert state.refuge is None
+    # nobody has judged the extrapolation: the state is that of two plain passes
+    np.testing.assert_array_equal(state.factors, run(case, max_passes=2).factors)
+    pending = EMState(
+        np.array([1 - 2e-9, 1e-9, 1e-9]),
+        case[1][1],
+        loss_history=plain.loss_history[:2],
+        log_likelihoods=plain.log_likelihoods[:2],
+        refuge=(state.prior, state.factors),
+        stretch=8.0,
+        reach=8.0,
+    )
+    back = run(case, start=pending, max_passes=3, accelerate=True)
+    assert back.loss_history == (*plain.loss_history[:2], plain.loss_history[1])
+    assert np.array_equal(back.factors, state.factors)
+    assert (back.reach, back.passes_saved) == (2.0, -1.0)
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("killed_after", [1, 2, 3, 4, 8])
+def test_run_em__accelerated_goes_on_from_a_checkpoint_to_the_same_bits(
+    tmp_path, killed_after, validated
+):
+    case = draw_slow_case(1)
+    options = {"accelerate": True, "tol": 0.0, "patience": 50}
+    if validated:
+        held_out = evaluate_on(case[0][:50])
+        options["validate"] = lambda *model: held_out(*model).log_likelihood / 50
+    whole = run(case, max_passes=12, **options)
+    path = tmp_path / "state.npz"
+    run(
+        case,
+        max_passes=killed_after,
+        on_pass=lambda state: save_state(path, state),
+        **options,
+    )
+    resumed = run(case, start=load_state(path), max_passes=12, **options)
+    assert resumed.factors.tobytes() == whole.factors.tobytes()
+    assert resumed.prior.tobytes() == whole.prior.tobytes()
+    assert resumed.loss_history == whole.loss_history
+    assert resumed.held_out == whole.held_out
+    assert resumed.passes_saved == whole.passes_saved
+
+
+def test_estimate_gap__is_exact_for_a_geometric_sequence():
+    losses = [2.0 + 0.9**k for k in range(20)]
+    assert estimate_gap(losses) == pytest.approx(0.9**19, rel=1e-9)
+    # the last change is ten times smaller
+    assert losses[-2] - losses[-1] < 0.12 * 0.9**19
+    assert estimate_gap(losses, 3) == pytest.approx(0.9**17, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("losses", "gap"),
+    [([3.0], math.inf), ([3.0, 2.0], math.inf), ([3.0, 2.5, 1.5], math.inf), ([3, 2, 2], 0.0)],
+)
+def test_estimate_gap__short_growing_and_settled_sequences(losses, gap):
+    assert estimate_gap(losses) == gap
+
+
+def test_run_em__stops_closer_to_the_optimum_than_by_the_last_change():
+    closer = []
+    for seed in range(6):
+        case = draw_slow_case(seed)
+        best = run(case, tol=0.0, max_passes=6000).loss_history[-1]
+        tol = 1e-6
+        found = np.array(run(case, tol=tol).loss_history)
+        changes = np.abs(np.diff(found))
+        by_change = found[np.argmax(changes <= tol * np.abs(found[1:])) + 1]
+        assert found[-1] - best <= by_change - best
+        closer.append((found[-1] - best) / (by_change - best))
+    assert np.median(closer) < 0.3
+
+
+def test_fit_em__reports_what_acceleration_saved():
+    codes = draw_slow_case(0)[0]
+    options = {"rank": 3, "start": "random", "smoothing": 0.1, "max_passes": 3000, "tol": 1e-8}
+    result, plain = fit_em(codes, accelerate=True, **options), fit_em(codes, **options)
+    assert result.passes_saved > 0
+    assert plain.passes_saved == 0
+    assert len(result.loss_history) < len(plain.loss_history)
