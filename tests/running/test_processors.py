@@ -124,8 +124,9 @@ print(sorted(name for name in sys.modules if name.startswith("pmflib.kernels."))
 
 def test_count_pairs__small_job_compiles_the_plain_scatter_alone() -> None:
     loaded = [
+        "pmflib.kernels.llvm",
         "pmflib.kernels.llvm.fallback",
-        "pmflib.kernels.pair_scatter",
         "pmflib.kernels.llvm.saved_code",
+        "pmflib.kernels.pair_scatter",
     ]
     assert run(SMALL).strip() == str(loaded)

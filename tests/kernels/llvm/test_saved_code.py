@@ -1,6 +1,7 @@
 """Compiled code on disk: used, never trusted blindly, never in the way."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
