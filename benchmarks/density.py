@@ -117,7 +117,7 @@ def compile_kernels(split: Split, ranks: list[int]) -> None:
                 schema=split.schema,
                 validation=split.valid,
                 start="random",
-                smoothing=1.0,
+                pseudo_count=1.0,
                 max_passes=2,
             )
 

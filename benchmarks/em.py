@@ -38,8 +38,14 @@ from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.loop import EMState, run_em
 from pmflib.em.row_lists import iterate_lists
 from pmflib.em.row_tables import RowTables, allocate, choose_panels
-from pmflib.em.statistics import EMStatistics, Smoothing, em_statistics, m_step, take_logs
+from pmflib.em.statistics import (
+    EMStatistics,
+    em_statistics,
+    m_step,
+    take_logs,
+)
 from pmflib.kernels.llvm.lanes import make_lanes
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS = {
@@ -142,7 +148,7 @@ def go_on(block: Block, offsets: np.ndarray, model: Any, passes: int) -> Any:
 def make_pass(block: Block, offsets: np.ndarray, model: Any) -> Any:
     """One pass of EM, both steps."""
     statistics_ = em_statistics(block, offsets, *take_logs(*model))
-    return m_step(statistics_, offsets, Smoothing(np.zeros(offsets[-1])), *model)
+    return m_step(statistics_, offsets, PseudoCounts(np.zeros(offsets[-1])), *model)
 
 
 def run_cases(report: Report, repeats: int, short: bool) -> None:
@@ -358,7 +364,7 @@ def run_acceleration(report: Report, n_starts: int) -> None:
                     evaluate,
                     EMState(*draw_start(offsets, rank, seed)),
                     offsets,
-                    smoothing=Smoothing(np.full(offsets[-1], 0.5)),
+                    pseudo_counts=PseudoCounts(np.full(offsets[-1], 0.5)),
                     max_passes=3000,
                     tol=1e-9,
                     accelerate=accelerate,

@@ -136,7 +136,7 @@ def fit_method(method: str, trial: Trial, seed: int) -> pmf.JointPMF:
     rank, schema = trial.truth.rank, trial.truth.schema
     if method == "oracle":
         return pmf.fit_em(
-            trial.codes, trial.truth, smoothing=0.0, max_passes=MAX_PASSES, tol=1e-7
+            trial.codes, trial.truth, pseudo_count=0.0, max_passes=MAX_PASSES, tol=1e-7
         ).model
     if method == "auto":
         return pmf.fit_em(trial.codes, rank=rank, schema=schema).model
@@ -149,7 +149,7 @@ def fit_method(method: str, trial: Trial, seed: int) -> pmf.JointPMF:
     if not refined:
         return model
     return pmf.fit_em(
-        trial.codes, open_model(model), smoothing=0.0, max_passes=PUBLISHED_PASSES
+        trial.codes, open_model(model), pseudo_count=0.0, max_passes=PUBLISHED_PASSES
     ).model
 
 

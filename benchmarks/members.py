@@ -15,7 +15,7 @@ def fit_averages(
     codes: np.ndarray,
     schema: pmf.Schema,
     ranks: Sequence[int],
-    smoothings: Sequence[float],
+    pseudo_counts: Sequence[float],
     passes: Sequence[int],
 ) -> Iterator[pmf.JointPMF]:
     """Averages of `MEMBERS` fits from random starts.
@@ -29,12 +29,12 @@ def fit_averages(
         starts = [
             pmf.fit(counts, rank, method="random", rng=seed).model for seed in range(n_members)
         ]
-        for smoothing in smoothings:
+        for pseudo_count in pseudo_counts:
             members, done = starts, 0
             for n_passes in passes if rank > 1 else (1,):
                 members = [
                     pmf.fit_em(
-                        codes, each, smoothing=smoothing, max_passes=n_passes - done, tol=0
+                        codes, each, pseudo_count=pseudo_count, max_passes=n_passes - done, tol=0
                     ).model
                     for each in members
                 ]

@@ -83,9 +83,9 @@ def select_by_pairs(name: str, codes: np.ndarray, sizes: list[int]) -> RankChoic
     print(
         f"\n{name}: rank {choice.rank}, {spent:.1f} s; {'; '.join((choice.reason, *choice.notes))}"
     )
-    for point in (*choice.curve, *choice.other_strengths):
+    for point in (*choice.curve, *choice.other_pseudo_counts):
         print(
-            f"  rank {point.rank:3d} pseudo-count {point.strength:4g}: {point.score:.6f}, "
+            f"  rank {point.rank:3d} pseudo-count {point.pseudo_count:4g}: {point.score:.6f}, "
             f"{point.below_best:9.2g} below the best, error {point.error:.2g}"
         )
     return choice
@@ -100,9 +100,9 @@ def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
     begun = time.process_time()
     choice = select_rank_by_rows(codes, validation, counts, first=by_pairs.rank)
     spent = time.process_time() - begun
-    print(f"  by samples: rank {choice.rank}, smoothing {choice.smoothing:g}, {spent:.1f} s")
+    print(f"  by samples: rank {choice.rank}, pseudo_count {choice.pseudo_count:g}, {spent:.1f} s")
     for point in choice.curve:
-        print(f"  rank {point.rank:3d} smoothing {point.smoothing:4g}: {point.score:.4f}")
+        print(f"  rank {point.rank:3d} pseudo_count {point.pseudo_count:4g}: {point.score:.4f}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = pmf.fit_em(codes, rank=choice.rank, schema=counts.schema, validation=validation)
@@ -112,15 +112,15 @@ def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
 
 def make_pairs_panel(name: str, choice: RankChoice) -> Panel:
     """The curve by pairs."""
-    curve = make_curve(f"pseudo-count {choice.curve[0].strength:g}", choice.curve)
+    curve = make_curve(f"pseudo-count {choice.curve[0].pseudo_count:g}", choice.curve)
     return make_panel(f"{name}, by pairs", "pair", choice, [curve])
 
 
 def make_rows_panel(name: str, choice: RowChoice) -> Panel:
-    """The curve by samples for each smoothing."""
+    """The curve by samples for each pseudo_count."""
     curves = [
-        make_curve(f"smoothing {each:g}", [p for p in choice.curve if p.smoothing == each])
-        for each in sorted({point.smoothing for point in choice.curve})
+        make_curve(f"pseudo_count {each:g}", [p for p in choice.curve if p.pseudo_count == each])
+        for each in sorted({point.pseudo_count for point in choice.curve})
     ]
     return make_panel(f"{name}, by samples", "sample", choice, curves)
 

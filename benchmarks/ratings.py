@@ -44,7 +44,7 @@ GENRES = {"action": 12, "animation": 13, "romance": 14}
 LEVELS = 5
 
 RANKS = (2, 4, 8, 16, 32)
-SMOOTHINGS = (0.1, 0.5, 2.0, 6.0)
+PSEUDO_COUNTS = (0.1, 0.5, 2.0, 6.0)
 PASSES = (4, 12, 25)
 COMMON = (0.25, 0.5, 0.75)
 STRETCHES = (1.0, 1.25)
@@ -173,7 +173,7 @@ def fit_joint(split: Split) -> dict[str, Callable[[], Guess]]:
 
     @cache
     def fits() -> list[pmf.JointPMF]:
-        return list(fit_averages(codes, schema, RANKS, SMOOTHINGS, PASSES))
+        return list(fit_averages(codes, schema, RANKS, PSEUDO_COUNTS, PASSES))
 
     def predict() -> Guess:
         return judge(split, (expect(model, codes) for model in fits()))
@@ -241,7 +241,7 @@ def fit_published(split: Split, method: str) -> Guess:
     for rank in (5, 10, 15, 20, 25):
         model = pmf.fit(counts, rank, method="opt" if method == "CNMF-OPT" else "spa").model
         if method == "CNMF-SPA-EM":
-            model = pmf.fit_em(codes, model, smoothing=0.0, max_passes=30).model
+            model = pmf.fit_em(codes, model, pseudo_count=0.0, max_passes=30).model
         guess = expect(model, codes)
         best = min(best, (measure(guess, split.validation)[0], guess), key=lambda pair: pair[0])
     return best[1]

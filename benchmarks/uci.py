@@ -148,7 +148,7 @@ def fit_published(data: Set, split: Split) -> dict[str, Callable[[], Classify]]:
         return pmf.fit_triples(counts, rank, loss="kl" if loss == "kl" else "squares").model
 
     def refine(train: np.ndarray, model: pmf.JointPMF) -> pmf.JointPMF:
-        return pmf.fit_em(train, clip(model), smoothing=0.0, max_passes=PUBLISHED_PASSES).model
+        return pmf.fit_em(train, clip(model), pseudo_count=0.0, max_passes=PUBLISHED_PASSES).model
 
     return {
         "CNMF-SPA": lambda: choose_published(

@@ -34,7 +34,7 @@ from pmflib.schema import Schema
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, report, stage
 
 PAIRS_VERSION = 1
 ANNOTATORS_VERSION = 2
@@ -69,15 +69,14 @@ def pairs(config: PipelineConfig, dataset: Reference, address: str = "") -> Refe
     store, schema = open_store(config), load_label_schema(config)
     if config.crowd.method in TABLE_COPIES:
         check_levels(schema.n_variables, schema[0].cardinality)
-    with timed() as seconds:
-        entry = store.build(
-            "worker-pairs",
-            inputs={"dataset": dataset},
-            options={"schema": schema.digest},
-            version=PAIRS_VERSION,
-            write=lambda folder, _: _write_pairs(config, store, schema, dataset, address, folder),
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "worker-pairs",
+        inputs={"dataset": dataset},
+        options={"schema": schema.digest},
+        version=PAIRS_VERSION,
+        write=lambda folder, _: _write_pairs(config, store, schema, dataset, address, folder),
+    )
     return entry.reference
 
 
@@ -107,19 +106,18 @@ def annotators(
     """
     store, method = open_store(config), config.crowd.method
     schema = load_label_schema(config)
-    with timed() as seconds:
-        report("annotators", 0, 1)
-        entry = store.build(
-            "annotators",
-            inputs={"dataset": dataset, "pairs": pairs},
-            options={"schema": schema.digest, "method": method, "seed": config.seed},
-            version=ANNOTATORS_VERSION,
-            write=lambda folder, work: _write_annotators(
-                config, store, dataset, pairs, address, folder, work
-            ),
-        )
-        report("annotators", 1, 1, method)
-        publish_facts(entry, seconds())
+    report("annotators", 0, 1)
+    entry = build_artefact(
+        store,
+        "annotators",
+        inputs={"dataset": dataset, "pairs": pairs},
+        options={"schema": schema.digest, "method": method, "seed": config.seed},
+        version=ANNOTATORS_VERSION,
+        write=lambda folder, work: _write_annotators(
+            config, store, dataset, pairs, address, folder, work
+        ),
+    )
+    report("annotators", 1, 1, method)
     return entry.reference
 
 

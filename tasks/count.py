@@ -19,7 +19,7 @@ from pmflib.running.parallel import PendingResult, count_threads, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, report, stage
 
 VERSION = 2
 
@@ -50,17 +50,14 @@ def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Refe
         If the count tables would not fit.
     """
     store, schema = open_store(config), load_schema(config)
-    with timed() as seconds:
-        entry = store.build(
-            "counts",
-            inputs={"dataset": dataset},
-            options={"schema": schema.digest, "folds": config.store.folds},
-            version=VERSION,
-            write=lambda folder, work: _write(
-                config, store, schema, dataset, address, folder, work
-            ),
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "counts",
+        inputs={"dataset": dataset},
+        options={"schema": schema.digest, "folds": config.store.folds},
+        version=VERSION,
+        write=lambda folder, work: _write(config, store, schema, dataset, address, folder, work),
+    )
     return entry.reference
 
 

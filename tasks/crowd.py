@@ -29,7 +29,7 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
 from pmflib.store.run_records import name_labelling, write_run
 from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
-from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, open_workers, report, stage
 
 CENSUS_VERSION = 1
 VERSION = 8
@@ -142,17 +142,16 @@ def aggregate(
         inputs["annotators"] = annotators
         options["em"] = config.crowd.em
         options |= {"limits": limits} if config.crowd.em else {}
-    with timed() as seconds:
-        entry = store.build(
-            "crowd",
-            inputs=inputs,
-            options=options,
-            version=VERSION,
-            write=lambda folder, work: _write(
-                config, store, schema, dataset, annotators, address, folder, work
-            ),
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "crowd",
+        inputs=inputs,
+        options=options,
+        version=VERSION,
+        write=lambda folder, work: _write(
+            config, store, schema, dataset, annotators, address, folder, work
+        ),
+    )
     return entry.reference
 
 

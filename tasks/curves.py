@@ -24,7 +24,10 @@ def tabulate_curves(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
     For each curve its title, the reason of the choice, and a row of `COLUMNS` for every rank that was compared.
     """
     tables = []
-    for name, unit, strength in (("pairs", "pair", "strength"), ("rows", "sample", "smoothing")):
+    for name, unit, pseudo_count in (
+        ("pairs", "pair", "pseudo_count"),
+        ("rows", "sample", "pseudo_count"),
+    ):
         part = choice[name]
         if part is None:
             continue
@@ -33,10 +36,15 @@ def tabulate_curves(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows = []
         for point in points:
             bar = "█" * round(_BAR * point["below_best"] / most)
-            mark = " chosen" if _is_choice(point, part, strength) else ""
+            mark = " chosen" if _is_choice(point, part, name) else ""
             numbers = [
                 float(f"{point[key]:.{digits}g}")
-                for key, digits in ((strength, 6), ("score", 6), ("below_best", 2), ("error", 2))
+                for key, digits in (
+                    (pseudo_count, 6),
+                    ("score", 6),
+                    ("below_best", 2),
+                    ("error", 2),
+                )
             ]
             rows.append([point["rank"], *numbers, (bar + mark).strip()])
         title = f"Held-out log-likelihood by rank, nats per {unit}"
@@ -56,7 +64,7 @@ def draw_curves(tables: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def _is_choice(point: Mapping[str, Any], part: Mapping[str, Any], strength: str) -> bool:
-    # all ranks of the pairs' curve stand under one strength, maybe not the chosen one
-    same = strength == "strength" or point[strength] == part[strength]
+def _is_choice(point: Mapping[str, Any], part: Mapping[str, Any], name: str) -> bool:
+    # all ranks of the pairs' curve stand under one pseudo-count, maybe not the chosen one
+    same = name == "pairs" or point["pseudo_count"] == part["pseudo_count"]
     return bool(point["rank"] == part["rank"] and same)

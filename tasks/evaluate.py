@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.marginals import smooth_singles
+from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import load_singles
 from pmflib.em.block_groups import score_group
 from pmflib.model import JointPMF
@@ -17,7 +17,7 @@ from pmflib.running.memory_plan import group_blocks
 from pmflib.running.parallel import run_blocks
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, open_workers, report, stage
 
 VERSION = 1
 
@@ -49,19 +49,16 @@ def evaluate(
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
-    with timed() as seconds:
-        report("evaluate", 0, 1)
-        entry = store.build(
-            "scores",
-            inputs={"dataset": dataset, "counts": counts, "model": model},
-            options={"test": list(folds.test), "hide": config.evaluate.hide, "seed": config.seed},
-            version=VERSION,
-            write=lambda folder, work: _write(
-                config, store, (dataset, counts, model), address, folder
-            ),
-        )
-        report("evaluate", 1, 1, f"{entry.summary.get('hidden_cells', 0):,.0f} hidden cells")
-        publish_facts(entry, seconds())
+    report("evaluate", 0, 1)
+    entry = build_artefact(
+        store,
+        "scores",
+        inputs={"dataset": dataset, "counts": counts, "model": model},
+        options={"test": list(folds.test), "hide": config.evaluate.hide, "seed": config.seed},
+        version=VERSION,
+        write=lambda folder, work: _write(config, store, (dataset, counts, model), address, folder),
+    )
+    report("evaluate", 1, 1, f"{entry.summary.get('hidden_cells', 0):,.0f} hidden cells")
     return entry.reference
 
 
@@ -88,7 +85,7 @@ def _write(
                 groups,
                 HeldOutScores.merge,
                 model,
-                smooth_singles(seen, model.schema.offsets),
+                normalise_singles(seen, model.schema.offsets),
                 config.evaluate.hide,
                 config.seed,
             )

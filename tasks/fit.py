@@ -14,9 +14,9 @@ from pmflib.fitting.from_pairs import Method
 from pmflib.fitting.from_pairs import fit as fit_counts
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.stage import open_store, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, report, stage
 
-VERSION = 5
+VERSION = 6
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Levels up to which the counts are diagnosed: some seconds for the singular values."""
@@ -72,22 +72,21 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
             summary["diagnosis"] = diagnose(training, result.model).to_json()
         return summary
 
-    with timed() as seconds:
-        report("fit", 0, 1)
-        entry = store.build(
-            "start",
-            inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
-            options={
-                "rank": config.model.settled_rank,
-                "method": config.start_method,
-                "train": list(folds.train),
-                "seed": config.seed,
-            },
-            version=VERSION,
-            write=write,
-        )
-        report("fit", 1, 1, f"{entry.summary['method']}, rank {entry.summary['rank']}")
-        publish_facts(entry, seconds())
+    report("fit", 0, 1)
+    entry = build_artefact(
+        store,
+        "start",
+        inputs={"counts": counts} | ({} if rank is None else {"rank": rank}),
+        options={
+            "rank": config.model.settled_rank,
+            "method": config.start_method,
+            "train": list(folds.train),
+            "seed": config.seed,
+        },
+        version=VERSION,
+        write=write,
+    )
+    report("fit", 1, 1, f"{entry.summary['method']}, rank {entry.summary['rank']}")
     return entry.reference
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from pmflib.running.parallel import Client, check_workers_see, hear_counts, map_
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, write_dataset
-from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import load_schema, open_store, open_workers, publish_facts, report, stage
 
 VERSION = 1
 
@@ -86,7 +87,8 @@ def ingest(
         estimate_csv_bytes(sources), config.store.folds
     )
     job = _Job(str(store.root.resolve()), config, schema, n_buckets, censuses or {})
-    with timed() as seconds, open_workers(config, address) as (client, _):
+    started = time.monotonic()
+    with open_workers(config, address) as (client, _):
         check_workers_see(client, job.root)
         digests = map_items(client, digest_source, sources)
         raw = [
@@ -103,7 +105,7 @@ def ingest(
             partitions = _run(client, "sort partitions", _assemble, buckets, job)
             steps = [*spills, *partitions]
         entry = _publish(store, job, steps, partitions)
-        publish_facts(entry, seconds())
+        publish_facts(entry, time.monotonic() - started)
     return entry.reference
 
 

@@ -10,14 +10,19 @@ from typing import Any
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.config import PipelineConfig
-from pmflib.counting.marginals import estimate_singles, smooth_singles
+from pmflib.counting.marginals import estimate_singles, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
 from pmflib.em.block_groups import judge_group, load_group, run_e_step
 from pmflib.em.checkpoint import load_state, save_state
 from pmflib.em.in_memory import Samples
-from pmflib.em.loop import EMState, open_start
+from pmflib.em.loop import EMState, open_for_em
 from pmflib.em.members import EvaluateModels, Runs, estimate_gain, merge_each, merge_scores
-from pmflib.em.statistics import EMStatistics, ScoreBlock, score_average, score_difference
+from pmflib.em.statistics import (
+    EMStatistics,
+    ScoreBlock,
+    score_average,
+    score_difference,
+)
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.from_samples import report_em, tell_target
 from pmflib.fitting.recipes import Options, fit_options
@@ -30,9 +35,9 @@ from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import BlockReference
-from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, open_workers, report, stage
 
-VERSION = 5
+VERSION = 6
 
 DRAWN_SAMPLES = 100_000
 """Samples drawn from an average to distil it."""
@@ -70,23 +75,22 @@ def refine(
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
-    with timed() as seconds:
-        entry = store.build(
-            "model",
-            inputs={"dataset": dataset, "counts": counts, "start": start},
-            options={
-                **config.em.model_dump(),
-                "method": config.start_method,
-                "seed": config.seed,
-                "train": list(folds.train),
-                "validation": list(folds.validation),
-            },
-            version=VERSION,
-            write=lambda folder, work: _write(
-                config, store, (dataset, counts, start), address, folder, work
-            ),
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "model",
+        inputs={"dataset": dataset, "counts": counts, "start": start},
+        options={
+            **config.em.model_dump(),
+            "method": config.start_method,
+            "seed": config.seed,
+            "train": list(folds.train),
+            "validation": list(folds.validation),
+        },
+        version=VERSION,
+        write=lambda folder, work: _write(
+            config, store, (dataset, counts, start), address, folder, work
+        ),
+    )
     return entry.reference
 
 
@@ -109,16 +113,16 @@ def _write(
     blocks = list_dataset_blocks(store, dataset, folds.train)
     held_out = list_dataset_blocks(store, dataset, folds.validation)
     target = None if config.em.target is None else begun.schema.position(config.em.target)
-    options = Options.make(config.model.method, config.em.smoothing, config.em.members, rank)
+    options = Options.make(config.model.method, config.em.pseudo_count, config.em.members, rank)
     options = options.fit_to(sum(block.n_observed for block in blocks), rank)
-    singles = smooth_singles(load_singles(pairs, without=unseen), offsets)
+    singles = normalise_singles(load_singles(pairs, without=unseen), offsets)
     starts = Starts(
         lambda: PairCounts.load_total(pairs, without=unseen),
         singles,
         offsets,
         rank,
         config.seed,
-        {config.start_method: open_start(begun.prior, begun.factors, singles)},
+        {config.start_method: open_for_em((begun.prior, begun.factors), singles)},
         {config.start_method: begun.origin["method"]},
     )
     with open_workers(config, address) as (client, limit):
@@ -155,7 +159,7 @@ def _write(
     return {
         "method": result.method,
         "rank": result.model.rank,
-        "smoothing": result.model.origin["smoothing"],
+        "pseudo_count": result.model.origin["pseudo_count"],
         "passes": state.n_passes,
         "best_pass": result.best_pass,
         "converged": result.converged,
@@ -179,7 +183,7 @@ def _distil(config: PipelineConfig, runs: Runs, average: JointPMF) -> tuple[FitR
         resume=lambda name: runs.resume(f"distil-{name}"),
         on_pass=lambda name, state: runs.on_pass(f"distil-{name}", state),
     )
-    options = Options.make("auto", config.em.smoothing, 1, rank)
+    options = Options.make("auto", config.em.pseudo_count, 1, rank)
     recipe, model, state = fit_options(of_drawn, starts, options)
     note = (
         f"fitted to {len(drawn)} samples drawn from an average of {average.origin['average']} fits"

@@ -21,7 +21,7 @@ from pmflib.running.parallel import map_items
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import SAMPLES, read_partitions
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
-from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, open_workers, report, stage
 
 VERSION = 1
 
@@ -77,15 +77,14 @@ def score(
             )
         return {"samples": sum(n_rows), "targets": list(targets)}
 
-    with timed() as seconds:
-        entry = store.build(
-            "predictions",
-            inputs={"dataset": dataset, "model": model},
-            options={"targets": list(targets)},
-            version=VERSION,
-            write=write,
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "predictions",
+        inputs={"dataset": dataset, "model": model},
+        options={"targets": list(targets)},
+        version=VERSION,
+        write=write,
+    )
     return entry.reference
 
 
@@ -158,15 +157,14 @@ def answer(
             **judge_answers(table, asked.variables, asked.truths, fitted),
         }
 
-    with timed() as seconds:
-        entry = store.build(
-            "answers",
-            inputs={"dataset": dataset, "model": model, "questions": raw},
-            options={"source": config.source.model_dump(mode="json", exclude={"path", "missing"})},
-            version=VERSION,
-            write=write,
-        )
-        publish_facts(entry, seconds())
+    entry = build_artefact(
+        store,
+        "answers",
+        inputs={"dataset": dataset, "model": model, "questions": raw},
+        options={"source": config.source.model_dump(mode="json", exclude={"path", "missing"})},
+        version=VERSION,
+        write=write,
+    )
     return entry.reference
 
 

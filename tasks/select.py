@@ -16,7 +16,7 @@ from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.model.evaluation import split_folds
-from pmflib.ranks.rows import MAX_RANK, SMOOTHINGS, RowChoice, select_rank_by_rows
+from pmflib.ranks.rows import MAX_RANK, PSEUDO_COUNTS, RowChoice, select_rank_by_rows
 from pmflib.ranks.selection import (
     MAX_LEVELS,
     RankChoice,
@@ -29,9 +29,9 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
 from tasks.curves import draw_curves, tabulate_curves
-from tasks.stage import open_store, open_workers, publish_facts, report, stage, timed
+from tasks.stage import build_artefact, open_store, open_workers, report, stage
 
-VERSION = 4
+VERSION = 5
 
 TRAINING_ROWS = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""
@@ -59,7 +59,7 @@ def select(
 
     Returns
     -------
-    Reference to the choice: a file with both curves; the entry's summary holds rank, smoothing and why.
+    Reference to the choice: a file with both curves; the entry's summary holds rank, pseudo_count and why.
 
     Raises
     ------
@@ -70,24 +70,23 @@ def select(
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
-    with timed() as seconds:
-        report("select", 0, 1)
-        entry = store.build(
-            "rank",
-            inputs={"dataset": dataset, "counts": counts},
-            options={
-                "train": list(folds.train),
-                "validation": list(folds.validation),
-                "smoothing": config.em.smoothing,
-                "rows": TRAINING_ROWS,
-                "seed": config.seed,
-            },
-            version=VERSION,
-            write=lambda folder, work: _write(config, store, (dataset, counts), address, folder),
-        )
-        report("select", 1, 1, f"rank {entry.summary['rank']}")
-        publish_facts(entry, seconds())
-        _publish_curves(entry)
+    report("select", 0, 1)
+    entry = build_artefact(
+        store,
+        "rank",
+        inputs={"dataset": dataset, "counts": counts},
+        options={
+            "train": list(folds.train),
+            "validation": list(folds.validation),
+            "pseudo_count": config.em.pseudo_count,
+            "rows": TRAINING_ROWS,
+            "seed": config.seed,
+        },
+        version=VERSION,
+        write=lambda folder, work: _write(config, store, (dataset, counts), address, folder),
+    )
+    report("select", 1, 1, f"rank {entry.summary['rank']}")
+    _publish_curves(entry)
     return entry.reference
 
 
@@ -120,13 +119,13 @@ def _write(
     rows = None
     if len(held_out):
         codes = _take_rows(store, dataset, folds.train, total.schema, TRAINING_ROWS)
-        given = config.em.smoothing
+        given = config.em.pseudo_count
         rows = select_rank_by_rows(
             codes,
             held_out,
             total,
             first=min(pairs.rank, MAX_RANK),
-            smoothings=SMOOTHINGS if given == "auto" else (given,),
+            pseudo_counts=PSEUDO_COUNTS if given == "auto" else (given,),
             rng=config.seed,
         )
     content = {"pairs": asdict(pairs), "rows": None if rows is None else asdict(rows)}
@@ -141,7 +140,7 @@ def _summarise(pairs: RankChoice, rows: RowChoice | None, notes: Sequence[str]) 
     return {
         "rank": pairs.rank if rows is None else rows.rank,
         "rank_by_pairs": pairs.rank,
-        "smoothing": None if rows is None else rows.smoothing,
+        "pseudo_count": None if rows is None else rows.pseudo_count,
         "reasons": reasons,
     }
 

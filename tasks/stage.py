@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import Task, task
@@ -17,7 +18,7 @@ from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError
 from pmflib.running.parallel import Client, find_memory_limit, open_client, start_workers
 from pmflib.schema import Schema
-from pmflib.store.artefacts import Entry, Store
+from pmflib.store.artefacts import Entry, Reference, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -125,11 +126,20 @@ def publish_facts(entry: Entry, seconds: float) -> None:
     )
 
 
-@contextmanager
-def timed() -> Iterator[Callable[[], float]]:
-    """Seconds since the context was entered."""
-    start = time.monotonic()
-    yield lambda: time.monotonic() - start
+def build_artefact(
+    store: Store,
+    kind: str,
+    *,
+    inputs: Mapping[str, Reference],
+    options: Mapping[str, Any],
+    version: int,
+    write: Callable[[Path, Path], Mapping[str, Any]],
+) -> Entry:
+    """Build the artefact of a stage as `Store.build` does, and show it in Prefect with the time that it took."""
+    started = time.monotonic()
+    entry = store.build(kind, inputs=inputs, options=options, version=version, write=write)
+    publish_facts(entry, time.monotonic() - started)
+    return entry
 
 
 def _short(value: Any) -> str:

@@ -119,7 +119,7 @@ class EMConfig(_Section):
     max_passes: Annotated[int, Field(ge=0)] = 200
     tol: Annotated[float, Field(ge=0)] = 1e-6
     """Stop when what passes may still gain is estimated to be less than this share of the objective."""
-    smoothing: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
     validation folds."""
     members: Annotated[int, Field(ge=1)] = 1

@@ -65,12 +65,12 @@ class Marginals:
 
 
 def estimate_singles(counts: PairCounts) -> FloatArray:
-    """`smooth_singles` of counts; their folds are added up."""
+    """`normalise_singles` of counts; their folds are added up."""
     seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
-    return smooth_singles(seen, counts.schema.offsets)
+    return normalise_singles(seen, counts.schema.offsets)
 
 
-def smooth_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
+def normalise_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
     """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
 
     Parameters

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.em.statistics import EMStatistics, Smoothing, m_step
+from pmflib.em.statistics import EMStatistics, m_step
 from pmflib.errors import PmfError
 from pmflib.solvers.numeric.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
+from pmflib.solvers.pairs.opening import open_start
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CYCLE = 2
 """Passes from one extrapolation that is kept to the next."""
@@ -27,7 +29,7 @@ class EMState:
         Current model, float64 of shapes (rank,) and (n_levels, rank).
     loss_history
         Objective before each pass, nats per sample, negated so that it never rises: minus the log-likelihood and
-        minus the smoothing's penalty.
+        minus the log-density of the pseudo-counts.
     log_likelihoods
         Training log-likelihood before each pass, nats per sample.
     held_out
@@ -74,20 +76,20 @@ class EMState:
         return int(np.argmax(self.held_out)) if self.held_out else self.n_passes
 
 
-def open_start(prior: FloatArray, factors: FloatArray, singles: FloatArray) -> Model:
+def open_for_em(model: Model, singles: FloatArray) -> Model:
     """Start EM near a fit of the marginals, with nothing ruled out.
 
-    EM never leaves a zero, and a fit of sampled marginals has many: a tenth of the prior is spread over all states, and
-    a hundredth of every conditional PMF is the variable's own.
+    A fit of sampled marginals has many zeros: a tenth of the prior is spread over all states, and a hundredth of every
+    conditional PMF is the variable's own.
 
     Parameters
     ----------
-    prior, factors
-        Of shapes (rank,) and (n_levels, rank).
+    model
+        Prior (rank,) and factors (n_levels, rank).
     singles
         float64 of shape (n_levels,), PMF of each variable.
     """
-    return 0.9 * prior + 0.1 / prior.size, 0.99 * factors + 0.01 * singles[:, None]
+    return open_start(model, singles[:, None], prior_share=0.1, factor_share=0.01)
 
 
 Evaluate = Callable[[FloatArray, FloatArray], EMStatistics]
@@ -102,7 +104,7 @@ def run_em(
     state: EMState,
     offsets: IntArray,
     *,
-    smoothing: Smoothing,
+    pseudo_counts: PseudoCounts,
     max_passes: int,
     tol: float,
     validate: Judge | None = None,
@@ -120,7 +122,7 @@ def run_em(
         Start, or a checkpoint to go on from.
     offsets
         int64 of shape (n_variables + 1,).
-    smoothing
+    pseudo_counts
         Pseudo-counts.
     max_passes
         Passes in all, counting those of a checkpoint.
@@ -161,7 +163,7 @@ def run_em(
         )
     while state.n_passes < max_passes and not state.converged:
         statistics = evaluate(state.prior, state.factors)
-        state = _advance(state, statistics, offsets, smoothing, accelerate)
+        state = _advance(state, statistics, offsets, pseudo_counts, accelerate)
         if validate is None:
             gap = estimate_gap(state.loss_history, CYCLE if accelerate else 1)
             state = replace(state, converged=gap <= tol * abs(state.loss_history[-1]))
@@ -211,12 +213,12 @@ def _advance(
     state: EMState,
     statistics: EMStatistics,
     offsets: IntArray,
-    smoothing: Smoothing,
+    pseudo_counts: PseudoCounts,
     accelerate: bool,
 ) -> EMState:
     """Update the model, and note the objective of the model before."""
     n_rows = max(statistics.n_rows, 1)
-    penalty = smoothing.log_penalty(state.prior, state.factors)
+    penalty = pseudo_counts.log_penalty(state.prior, state.factors)
     loss = -(statistics.log_likelihood + penalty) / n_rows
     log_likelihood = statistics.log_likelihood / n_rows
     if state.refuge is not None and not loss <= state.loss_history[-1]:
@@ -236,7 +238,7 @@ def _advance(
         reach *= GROWTH if state.stretch >= reach else 1.0
         saved += _count_saved(state.loss_history, loss)
     here = state.prior, state.factors
-    new = m_step(statistics, offsets, smoothing, *here)
+    new = m_step(statistics, offsets, pseudo_counts, *here)
     origin, refuge, stretch = here if accelerate else None, None, 1.0
     if accelerate and state.origin is not None:
         ahead, stretch = extrapolate(state.origin, here, new, offsets, reach)

@@ -15,8 +15,9 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.em.loop import EMState, run_em
-from pmflib.em.statistics import EMStatistics, Smoothing
+from pmflib.em.statistics import EMStatistics
 from pmflib.solvers.numeric.squarem import Model
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
 """Sufficient statistics of a set of samples under each of several models of one rank."""
@@ -113,7 +114,7 @@ class Runs:
     on_pass: Callable[[str, EMState], None] = lambda name, state: None
 
     def run(
-        self, name: str, starts: Sequence[Model], strength: float, *, stop_early: bool = True
+        self, name: str, starts: Sequence[Model], pseudo_count: float, *, stop_early: bool = True
     ) -> EMState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 
@@ -123,7 +124,7 @@ class Runs:
             Distinguishes the runs of this fit.
         starts
             Priors (rank,) and factors (n_levels, rank), at least one.
-        strength
+        pseudo_count
             Mean pseudo-count per level and state.
         stop_early
             Whether held-out samples, if there are any, choose the pass at which the average of all is best; else passes
@@ -145,7 +146,7 @@ class Runs:
             evaluate,
             self.resume(name) or EMState(*join_members(starts)),
             self.offsets,
-            smoothing=Smoothing.shaped_by(self.singles, self.offsets, strength),
+            pseudo_counts=PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count),
             max_passes=self.max_passes,
             tol=self.tol,
             validate=judge if self.held_out is not None and stop_early else None,

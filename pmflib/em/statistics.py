@@ -10,10 +10,8 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import Block
-from pmflib.errors import PmfError
-
-FLOOR = 1e-300
-"""Probabilities are floored here before their logarithm is taken, and nowhere else."""
+from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,58 +56,6 @@ class EMStatistics:
             log_likelihood += part.log_likelihood
             n_rows += part.n_rows
         return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Smoothing:
-    """Dirichlet pseudo-counts.
-
-    Parameters
-    ----------
-    levels
-        float64 of shape (n_levels,), added to every latent state's mass of each level.
-    state
-        Added to the mass of every latent state.
-    """
-
-    levels: FloatArray
-    state: float = 0.0
-
-    @classmethod
-    def shaped_by(cls, singles: FloatArray, offsets: IntArray, strength: float) -> Smoothing:
-        """Pseudo-counts in proportion to the variables' own PMFs, on average ``strength`` per level.
-
-        A state itself gets as many as it has, on average, for a variable: strong smoothing of levels alone empties
-        states into one another.
-
-        Parameters
-        ----------
-        singles
-            float64 of shape (n_levels,), PMF of each variable.
-        offsets
-            int64 of shape (n_variables + 1,).
-        strength
-            Mean pseudo-count of a level, at least 0; 0 is maximum likelihood.
-
-        Raises
-        ------
-        PmfError
-            If the strength is negative or not finite.
-        """
-        if not 0 <= strength < math.inf:
-            raise PmfError(f"smoothing is {strength}; give a pseudo-count of at least 0")
-        sizes = np.diff(offsets)
-        return cls(strength * singles * np.repeat(sizes, sizes), strength * float(sizes.mean()))
-
-    def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
-        """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""
-        weighted = self.levels > 0
-        penalty = float(
-            self.levels[weighted] @ np.log(np.maximum(factors[weighted], FLOOR)).sum(axis=1)
-        )
-        if self.state:
-            penalty += self.state * float(np.log(np.maximum(prior, FLOOR)).sum())
-        return penalty
 
 
 def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -228,11 +174,11 @@ ScoreBlock = Callable[
 def m_step(
     statistics: EMStatistics,
     offsets: IntArray,
-    smoothing: Smoothing,
+    pseudo_counts: PseudoCounts,
     prior: FloatArray,
     factors: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Maximise the expected log-likelihood plus the smoothing's penalty.
+    """Maximise the expected log-likelihood plus the log-density of the pseudo-counts.
 
     Parameters
     ----------
@@ -240,7 +186,7 @@ def m_step(
         Of all training samples.
     offsets
         int64 of shape (n_variables + 1,).
-    smoothing
+    pseudo_counts
         Pseudo-counts.
     prior, factors
         The model that the statistics were taken under: what nothing was learnt about keeps its value.
@@ -249,10 +195,10 @@ def m_step(
     -------
     Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
     """
-    mass = statistics.level_mass + smoothing.levels[:, None]
+    mass = statistics.level_mass + pseudo_counts.levels[:, None]
     sizes = np.diff(offsets)
     totals = np.repeat(np.add.reduceat(mass, offsets[:-1], axis=0), sizes, axis=0)
     new_factors = np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), factors)
-    states = statistics.state_mass + smoothing.state
+    states = statistics.state_mass + pseudo_counts.state
     total = states.sum()
     return (states / total if total > 0 else prior), new_factors

@@ -19,15 +19,16 @@ from pmflib.errors import RankError
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round, deal_rounds
 from pmflib.solvers.pairs.checks import Parameters
+from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spa import fit_spa
 from pmflib.solvers.pairs.symnmf import fit_symnmf
 from pmflib.solvers.result import SolverResult
 
-STRENGTHS = (0.0, 1.0, 2.0)
+PSEUDO_COUNTS = (0.0, 1.0, 2.0)
 """Pseudo-counts per level and state that are compared."""
 
-DEFAULT_STRENGTH = 1.0
+DEFAULT_PSEUDO_COUNT = 1.0
 """Pseudo-count where nothing can be held out."""
 
 MAX_GROUPS = 4
@@ -60,14 +61,14 @@ class Choice:
     ----------
     method
         What ran: the start that was chosen and "opt", or "pairs".
-    strength
+    pseudo_count
         Mean pseudo-count per level and state.
     notes
         One sentence each.
     """
 
     method: str
-    strength: float
+    pseudo_count: float
     notes: tuple[str, ...]
 
 
@@ -113,16 +114,16 @@ def fit_chosen(
             begun[name] = start(marginals, singles)
         except RankError as error:
             notes.append(f"no {name} start: {error}")
-    strength, reason = _choose_strength(starts[next(iter(begun))], counts, rank)
+    pseudo_count, reason = _choose_pseudo_count(starts[next(iter(begun))], counts, rank)
     fits = {
-        name: _polish(marginals, singles, start, strength, _ITERATIONS)
+        name: _polish(marginals, singles, start, pseudo_count, _ITERATIONS)
         for name, start in begun.items()
     }
-    # under one strength all starts lower one loss, so that the training counts can tell
+    # under one pseudo_count all starts lower one loss, so that the training counts can tell
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
     notes += [reason, f"start {name}: least loss ({losses})"]
-    return fits[name], Choice(f"{name}+opt", strength, (*notes, *fits[name].notes))
+    return fits[name], Choice(f"{name}+opt", pseudo_count, (*notes, *fits[name].notes))
 
 
 def count_carried(counts: PairCounts) -> int:
@@ -201,10 +202,9 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
         # States that came out empty or equal part again only if something tells them apart.
         def begin(marginals: Marginals, singles: FloatArray) -> Parameters:
             prior, factors = start(marginals, singles)
-            flat, shaken = random(marginals, singles)
-            return (
-                (1 - _OPENING) * prior + _OPENING * flat,
-                (1 - _OPENING) * factors + _OPENING * shaken,
+            _, perturbed = random(marginals, singles)
+            return open_start(
+                (prior, factors), perturbed, prior_share=_OPENING, factor_share=_OPENING
             )
 
         return begin
@@ -221,38 +221,38 @@ def _plan_rounds(counts: PairCounts, rank: int) -> list[Round]:
     return list(islice(deal_rounds(counts, MAX_GROUPS), n_rounds))
 
 
-def _choose_strength(start: Start, counts: PairCounts, rank: int) -> tuple[float, str]:
+def _choose_pseudo_count(start: Start, counts: PairCounts, rank: int) -> tuple[float, str]:
     """Mean pseudo-count per level that does best on held-out folds, and a sentence on why."""
     rounds = _plan_rounds(counts, rank)
     if not rounds:
         large = _is_large(counts.schema.n_levels, rank)
         why = "large tables" if large else "one fold" if counts.n_folds == 1 else "too few pairs"
-        return DEFAULT_STRENGTH, (
-            f"pseudo-count {DEFAULT_STRENGTH:g} by default, nothing was held out: {why}"
+        return DEFAULT_PSEUDO_COUNT, (
+            f"pseudo-count {DEFAULT_PSEUDO_COUNT:g} by default, nothing was held out: {why}"
         )
     scores = _judge(start, rounds)
-    strength = max(scores, key=lambda each: scores[each])
+    pseudo_count = max(scores, key=lambda each: scores[each])
     told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
-    return strength, (
-        f"pseudo-count {strength:g}: best held-out log-likelihood per pair, mean of {len(rounds)} "
+    return pseudo_count, (
+        f"pseudo-count {pseudo_count:g}: best held-out log-likelihood per pair, mean of {len(rounds)} "
         f"rounds ({told})"
     )
 
 
 def _judge(start: Start, rounds: list[Round]) -> dict[float, float]:
-    """Held-out log-likelihood per pair under each strength, the mean of the rounds."""
-    scores = dict.fromkeys(STRENGTHS, 0.0)
+    """Held-out log-likelihood per pair under each pseudo_count, the mean of the rounds."""
+    scores = dict.fromkeys(PSEUDO_COUNTS, 0.0)
     for each in rounds:
         marginals, singles = Marginals.from_counts(each.training), estimate_singles(each.training)
         begun = start(marginals, singles)
-        for strength in STRENGTHS:
-            found = _polish(marginals, singles, begun, strength, _JUDGED_ITERATIONS)
+        for pseudo_count in PSEUDO_COUNTS:
+            found = _polish(marginals, singles, begun, pseudo_count, _JUDGED_ITERATIONS)
             score = score_pairs(each.held_out, (found.prior, found.factors)).sum()
-            scores[strength] += float(score / each.held_out.sum()) / len(rounds)
+            scores[pseudo_count] += float(score / each.held_out.sum()) / len(rounds)
     return scores
 
 
 def _polish(
-    marginals: Marginals, singles: FloatArray, begun: Parameters, strength: float, max_iter: int
+    marginals: Marginals, singles: FloatArray, begun: Parameters, pseudo_count: float, max_iter: int
 ) -> SolverResult:
-    return raise_likelihood(marginals, singles, begun, strength, max_iter=max_iter, tol=_TOL)
+    return raise_likelihood(marginals, singles, begun, pseudo_count, max_iter=max_iter, tol=_TOL)

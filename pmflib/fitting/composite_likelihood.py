@@ -6,9 +6,9 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.marginals import Marginals
-from pmflib.em.statistics import Smoothing
 from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from pmflib.solvers.result import SolverResult
 
 # Held-out pairs that a model rules out count as this likely.
@@ -19,7 +19,7 @@ def raise_likelihood(
     marginals: Marginals,
     singles: FloatArray,
     begun: Parameters,
-    strength: float,
+    pseudo_count: float,
     *,
     max_iter: int,
     tol: float,
@@ -34,20 +34,20 @@ def raise_likelihood(
         float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
     begun
         Prior (rank,) and factors (n_levels, rank).
-    strength
-        Mean pseudo-count per level and state, at least 0; see `Smoothing.shaped_by`.
+    pseudo_count
+        Mean pseudo-count per level and state, at least 0; see `PseudoCounts.shaped_by`.
     max_iter, tol
         As in `fit_composite`.
     """
-    smoothing = Smoothing.shaped_by(singles, marginals.offsets, strength)
+    pseudo_counts = PseudoCounts.shaped_by(singles, marginals.offsets, pseudo_count)
     return fit_composite(
         marginals.pairs,
         marginals.offsets,
         marginals.observed,
         initial=begun,
         weights=marginals.support,
-        pseudo_counts=smoothing.levels,
-        state_pseudo_count=smoothing.state,
+        pseudo_counts=pseudo_counts.levels,
+        state_pseudo_count=pseudo_counts.state,
         max_iter=max_iter,
         tol=tol,
     )

@@ -46,7 +46,7 @@ def fit_em(
     schema: Schema | None = None,
     validation: object | None = None,
     start: Method = "auto",
-    smoothing: float | Literal["auto"] = "auto",
+    pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
     max_passes: int = 200,
     tol: float = 1e-6,
@@ -77,10 +77,11 @@ def fit_em(
         Where no model is given: a method of `fit`; "auto" compares its methods "auto" and "random" or, for members,
         "pairs" and "random". In small fits it runs several of these until they have converged, and compares the mean of
         their parameters with the best of them.
-    smoothing
-        Mean pseudo-count per level and latent state, shaped by the marginals; "auto" compares ``STRENGTHS`` where it
-        can, and else is ``DEFAULT_STRENGTH``. Small fits, which do not stop early, take the largest that is within one
-        standard error of the best. A state itself gets as many as it has, on average, for a variable.
+    pseudo_count
+        Mean pseudo-count per level and latent state, in proportion to the marginals; "auto" compares
+        ``PSEUDO_COUNTS`` where it can, and else is ``DEFAULT_PSEUDO_COUNT``. Small fits, which do not stop early, take
+        the largest that is within one standard error of the best. A state itself gets as many as it has, on average,
+        for a variable.
     members
         Number of fits from independent starts to average: their probabilities, which are better than those of any
         single fit. The result is one model of ``members * rank`` states, and final: EM would take it apart. To distil
@@ -124,7 +125,7 @@ def fit_em(
     task = _Task(
         schema=schema,
         rank=model.rank if model is not None else rank or 0,
-        options=Options.make("given" if model else start, smoothing, members, rank or 1),
+        options=Options.make("given" if model else start, pseudo_count, members, rank or 1),
         made={} if model is None else {"given": (model.prior, model.factors)},
         seed=int(np.random.default_rng(rng).integers(2**63)),
         limits=_Limits(max_passes, tol, patience, accelerate),
@@ -234,7 +235,7 @@ def report_em(
     origin: dict[str, object] = {
         "method": method,
         "passes": state.best_pass,
-        "smoothing": recipe.strength,
+        "pseudo_count": recipe.pseudo_count,
     }
     if recipe.n_models > 1:
         origin |= {recipe.kind: recipe.n_models}

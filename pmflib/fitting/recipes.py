@@ -10,14 +10,14 @@ import numpy as np
 
 from pmflib.em.loop import EMState
 from pmflib.em.members import HeldOut, Runs, split_members
-from pmflib.em.statistics import Smoothing
 from pmflib.fitting.averaging import average_parameters
 from pmflib.solvers.numeric.squarem import Model
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-STRENGTHS = (0.1, 0.3, 1.0, 2.0)
+PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0)
 """Mean pseudo-counts per level and state that are compared."""
 
-DEFAULT_STRENGTH = 1.0
+DEFAULT_PSEUDO_COUNT = 1.0
 """Where the comparison begins, and what is taken where nothing can be held out."""
 
 N_STARTS = 8
@@ -48,7 +48,7 @@ class Recipe:
     ----------
     starts
         Kind of start, and number of starts, of each model that runs.
-    strength
+    pseudo_count
         Mean pseudo-count per level and state.
     passes
         Number of passes; None is until the objective has converged.
@@ -62,7 +62,7 @@ class Recipe:
     """
 
     starts: tuple[tuple[str, int], ...]
-    strength: float
+    pseudo_count: float
     passes: int | None = None
     kind: str = "average"
     notes: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Options:
     ----------
     kinds
         Kinds of starts to compare, at least one; the first is the one that pseudo-counts are compared from.
-    strengths
+    pseudo_counts
         Mean pseudo-counts per level and state to compare, rising, at least one.
     members
         Number of models to average; 1 is a single model.
@@ -97,19 +97,19 @@ class Options:
     """
 
     kinds: tuple[str, ...]
-    strengths: tuple[float, ...] = STRENGTHS
+    pseudo_counts: tuple[float, ...] = PSEUDO_COUNTS
     members: int = 1
     small: bool = False
 
     @classmethod
     def make(
-        cls, start: str, smoothing: float | Literal["auto"], members: int, rank: int
+        cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
     ) -> Options:
-        """What a start and a smoothing leave open, where they may be "auto"."""
+        """What a start and a pseudo_count leave open, where they may be "auto"."""
         kinds: tuple[str, ...] = (start,)
         if start == "auto" and rank > 1:
             kinds = KINDS_OF_MEMBERS if members > 1 else KINDS
-        return cls(kinds, STRENGTHS if smoothing == "auto" else (smoothing,), members)
+        return cls(kinds, PSEUDO_COUNTS if pseudo_count == "auto" else (pseudo_count,), members)
 
     def fit_to(self, n_observed: int, rank: int) -> Options:
         """The same, with several starts where the samples are few enough."""
@@ -124,12 +124,14 @@ class Options:
     @property
     def is_open(self) -> bool:
         """Whether held-out samples could tell something."""
-        return len(self.kinds) > 1 or len(self.strengths) > 1 or self.members > 1
+        return len(self.kinds) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
 
     def settle(self) -> Recipe:
         """What is done without held-out samples."""
-        strength = self.strengths[0] if len(self.strengths) == 1 else DEFAULT_STRENGTH
-        return Recipe(((self.kinds[0], self.members),), strength)
+        pseudo_count = (
+            self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
+        )
+        return Recipe(((self.kinds[0], self.members),), pseudo_count)
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
@@ -165,39 +167,41 @@ def find_recipe(
     -------
     The recipe, and the model and the state that it led to.
     """
-    kinds, strengths, n_members = options.kinds, options.strengths, options.members
+    kinds, pseudo_counts, n_members = options.kinds, options.pseudo_counts, options.members
     if options.small:
-        return _compare_converged(runs, make_starts, kinds, strengths)
+        return _compare_converged(runs, make_starts, kinds, pseudo_counts)
     scores: dict[tuple[str, float], float] = {}
     ends: list[EMState] = []
 
-    def run(kind: str, strength: float) -> float:
-        state = runs.run(f"{kind}-{strength:g}", make_starts(kind, 1), strength)
+    def run(kind: str, pseudo_count: float) -> float:
+        state = runs.run(f"{kind}-{pseudo_count:g}", make_starts(kind, 1), pseudo_count)
         score = max(state.held_out)
         if not scores or score > max(scores.values()):
             # the others are not kept: of large models there is no room for many
             ends[:] = [state]
-        scores[kind, strength] = score
+        scores[kind, pseudo_count] = score
         return score
 
-    strength, of_strengths = _climb(strengths, lambda each: run(kinds[0], each))
+    pseudo_count, by_pseudo_count = _climb(pseudo_counts, lambda each: run(kinds[0], each))
     for kind in kinds[1:]:
-        run(kind, strength)
-    best = max(kinds, key=lambda kind: scores[kind, strength])
+        run(kind, pseudo_count)
+    best = max(kinds, key=lambda kind: scores[kind, pseudo_count])
     (state,) = ends
-    notes = _tell_strength(strength, of_strengths)
+    notes = _explain_pseudo_count(pseudo_count, by_pseudo_count)
     if len(kinds) > 1:
-        told = ", ".join(f"{kind}: {scores[kind, strength]:.5f}" for kind in kinds)
+        told = ", ".join(f"{kind}: {scores[kind, pseudo_count]:.5f}" for kind in kinds)
         notes += (f"start {best}: best held-out log-likelihood per sample ({told})",)
     if n_members > 1:
-        state = runs.run("members", make_starts(best, n_members), strength)
+        state = runs.run("members", make_starts(best, n_members), pseudo_count)
         notes += (
             f"average of {n_members} fits: held-out log-likelihood per sample {max(state.held_out):.5f}, "
-            f"of a single fit {scores[best, strength]:.5f}",
+            f"of a single fit {scores[best, pseudo_count]:.5f}",
         )
     fallen = max(state.held_out) - state.held_out[-1] > _LEVEL * abs(max(state.held_out))
     passes = state.best_pass if fallen or not state.converged else None
-    recipe = Recipe(((best, n_members),), strength, passes, "average", notes, max(state.held_out))
+    recipe = Recipe(
+        ((best, n_members),), pseudo_count, passes, "average", notes, max(state.held_out)
+    )
     assert state.best_prior is not None
     assert state.best_factors is not None
     return recipe, (state.best_prior, state.best_factors), state
@@ -224,12 +228,12 @@ def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[
     elif recipe.kind != "average":
         runs = replace(runs, accelerate=True)
     starts = [model for kind, number in recipe.starts for model in make_starts(kind, number)]
-    state = runs.run("all", starts, recipe.strength, stop_early=False)
+    state = runs.run("all", starts, recipe.pseudo_count, stop_early=False)
     return _combine(runs, state, recipe)[recipe.kind], state
 
 
 def _compare_converged(
-    runs: Runs, make_starts: MakeStarts, kinds: Sequence[str], strengths: Sequence[float]
+    runs: Runs, make_starts: MakeStarts, kinds: Sequence[str], pseudo_counts: Sequence[float]
 ) -> tuple[Recipe, Model, EMState]:
     """Several starts until they have converged: the mean of them, or the best."""
     starts = ((kinds[0], 1), (kinds[1], N_STARTS - 1))
@@ -238,22 +242,22 @@ def _compare_converged(
     assert runs.held_out is not None
     found: dict[float, tuple[Model, str, EMState]] = {}
     all_scores: dict[float, dict[str, float]] = {}
-    for strength in strengths:
-        state = runs.run(f"starts-{strength:g}", begun, strength, stop_early=False)
-        models = _combine(runs, state, Recipe(starts, strength, kind="best"))
+    for pseudo_count in pseudo_counts:
+        state = runs.run(f"starts-{pseudo_count:g}", begun, pseudo_count, stop_early=False)
+        models = _combine(runs, state, Recipe(starts, pseudo_count, kind="best"))
         scores = {kind: runs.held_out.score([model]) for kind, model in models.items()}
         kind = max(scores, key=lambda each: scores[each])
-        found[strength], all_scores[strength] = (models[kind], kind, state), scores
-    strength, notes = _choose_largest(
+        found[pseudo_count], all_scores[pseudo_count] = (models[kind], kind, state), scores
+    pseudo_count, notes = _choose_largest(
         runs.held_out,
         {each: model for each, (model, _, _) in found.items()},
         {each: max(scores.values()) for each, scores in all_scores.items()},
     )
-    model, kind, state = found[strength]
-    scores = all_scores[strength]
+    model, kind, state = found[pseudo_count]
+    scores = all_scores[pseudo_count]
     told = ", ".join(f"{each}: {score:.5f}" for each, score in scores.items())
     notes += (f"{kind} of {N_STARTS} starts: held-out log-likelihood per sample ({told})",)
-    recipe = Recipe(starts, strength, None, kind, notes, scores[kind])
+    recipe = Recipe(starts, pseudo_count, None, kind, notes, scores[kind])
     return recipe, model, state
 
 
@@ -291,7 +295,7 @@ def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Model]:
     if recipe.kind == "average":
         return {"average": joined}
     models = split_members(joined, recipe.n_models)
-    shape = Smoothing.shaped_by(runs.singles, runs.offsets, recipe.strength)
+    shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
     heights = [
         statistics.log_likelihood + shape.log_penalty(*model)
         for statistics, model in zip(runs.evaluate(models), models, strict=True)
@@ -304,7 +308,7 @@ def _climb(
     values: Sequence[float], score: Callable[[float], float]
 ) -> tuple[float, dict[float, float]]:
     """Value of the best score, from the default on as long as neighbours are better, and the scores looked at."""
-    at = values.index(DEFAULT_STRENGTH) if DEFAULT_STRENGTH in values else 0
+    at = values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
     scores = {values[at]: score(values[at])}
     for step in (-1, 1):
         place = at + step
@@ -319,8 +323,8 @@ def _climb(
     return max(scores, key=lambda each: scores[each]), scores
 
 
-def _tell_strength(strength: float, scores: dict[float, float]) -> tuple[str, ...]:
+def _explain_pseudo_count(pseudo_count: float, scores: dict[float, float]) -> tuple[str, ...]:
     if len(scores) == 1:
         return ()
     told = ", ".join(f"{each:g}: {score:.5f}" for each, score in sorted(scores.items()))
-    return (f"pseudo-count {strength:g}: best held-out log-likelihood per sample ({told})",)
+    return (f"pseudo-count {pseudo_count:g}: best held-out log-likelihood per sample ({told})",)

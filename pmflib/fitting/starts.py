@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.loop import open_start
+from pmflib.em.loop import open_for_em
 from pmflib.fitting.from_pairs import Method, fit
 from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.random_start import start_random
@@ -75,4 +75,4 @@ class Starts:
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[kind] = found.method
         model = found.model.prior, found.model.factors
-        return model if found.method == "random" else open_start(*model, self.singles)
+        return model if found.method == "random" else open_for_em(model, self.singles)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.em.statistics import FLOOR
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
+from pmflib.solvers.pairs.checks import FLOOR
 
 MEASURES = (
     "cells",

@@ -12,6 +12,7 @@ from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
 from pmflib.solvers.numeric.rotation import improve_root, root_of, turn_nonnegative
 from pmflib.solvers.pairs.checks import Parameters, normalise_blocks, spread_pairs
+from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spectral_rank import count_confirmed
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
@@ -74,7 +75,7 @@ class RankFit:
     parameters
         Prior (rank,) and factors (n_levels, rank).
     loss
-        As of `fit_composite`: comparable under one strength.
+        As of `fit_composite`: comparable under one pseudo_count.
     scores
         float64 of shape (n_parts,): held-out log-likelihood of each part's pairs, nats, the sum.
     """
@@ -102,7 +103,7 @@ class RankJob:
     ----------
     rank
         Latent states, at least 1.
-    strength
+    pseudo_count
         Mean pseudo-count per level and state, at least 0.
     near
         Fits of the same training folds at this rank and near it: states are added or merged until
@@ -112,7 +113,7 @@ class RankJob:
     """
 
     rank: int
-    strength: float
+    pseudo_count: float
     near: tuple[Parameters, ...]
     seed: int
 
@@ -135,9 +136,9 @@ def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     starts = [_move(fold, each, rank) for each in job.near]
     if not any(each[0].size == rank for each in job.near):
         starts.append(_begin(fold, rank, job.seed))
-    tried = [_raise(fold, start, job.strength, _TRIED) for start in starts]
+    tried = [_raise(fold, start, job.pseudo_count, _TRIED) for start in starts]
     best = min(tried, key=lambda each: each.loss_history[-1])
-    found = _raise(fold, (best.prior, best.factors), job.strength, _ITERATIONS)
+    found = _raise(fold, (best.prior, best.factors), job.pseudo_count, _ITERATIONS)
     parameters = found.prior, found.factors
     return RankFit(parameters, found.loss_history[-1], score_pairs(fold.held_out, parameters))
 
@@ -157,9 +158,8 @@ def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
     turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
     factors = normalise_blocks(turned, offsets, fold.singles[:, None])
     prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
-    mixed = zip((prior / prior.sum(), factors), shaken, strict=True)
-    prior, factors = ((1 - _OPENING) * each + _OPENING * noise for each, noise in mixed)
-    return prior, factors
+    begun = prior / prior.sum(), factors
+    return open_start(begun, shaken[1], prior_share=_OPENING, factor_share=_OPENING)
 
 
 def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
@@ -177,7 +177,7 @@ def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
     return parameters
 
 
-def _raise(fold: RankFold, begun: Parameters, strength: float, max_iter: int) -> SolverResult:
+def _raise(fold: RankFold, begun: Parameters, pseudo_count: float, max_iter: int) -> SolverResult:
     return raise_likelihood(
-        fold.marginals, fold.singles, begun, strength, max_iter=max_iter, tol=_TOL
+        fold.marginals, fold.singles, begun, pseudo_count, max_iter=max_iter, tol=_TOL
     )

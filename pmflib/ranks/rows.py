@@ -19,7 +19,7 @@ from pmflib.errors import ConvergenceWarning, PmfError, RankError
 from pmflib.fitting.from_pairs import FitResult, fit
 from pmflib.fitting.from_samples import fit_em
 
-SMOOTHINGS = (1.0, 0.1)
+PSEUDO_COUNTS = (1.0, 0.1)
 """Mean pseudo-counts per level and state that every rank is fitted with."""
 
 MAX_RANK = 512
@@ -36,7 +36,7 @@ class RowScore:
 
     Parameters
     ----------
-    rank, smoothing
+    rank, pseudo_count
         Latent states, and the mean pseudo-count per level and state.
     score
         Held-out log-likelihood per sample, nats.
@@ -49,7 +49,7 @@ class RowScore:
     """
 
     rank: int
-    smoothing: float
+    pseudo_count: float
     score: float
     below_best: float
     error: float
@@ -62,7 +62,7 @@ class RowChoice:
 
     Parameters
     ----------
-    rank, smoothing
+    rank, pseudo_count
         The choice.
     curve
         All that was fitted, in order.
@@ -71,7 +71,7 @@ class RowChoice:
     """
 
     rank: int
-    smoothing: float
+    pseudo_count: float
     curve: tuple[RowScore, ...]
     reason: str
 
@@ -82,7 +82,7 @@ def select_rank_by_rows(
     counts: PairCounts,
     *,
     first: int,
-    smoothings: Sequence[float] = SMOOTHINGS,
+    pseudo_counts: Sequence[float] = PSEUDO_COUNTS,
     max_rank: int = MAX_RANK,
     rng: np.random.Generator | int = 0,
 ) -> RowChoice:
@@ -97,7 +97,7 @@ def select_rank_by_rows(
         Co-occurrence counts of samples without the held-out ones, which every rank starts from.
     first
         Rank to begin with, at least 1: what `select_rank` found.
-    smoothings
+    pseudo_counts
         Mean pseudo-counts per level and state, each at least 0; every rank is fitted with each.
     max_rank
         Limit of the rank.
@@ -113,12 +113,12 @@ def select_rank_by_rows(
     RankError
         If first is below 1 or above max_rank.
     PmfError
-        If there is nothing to fit or judge on, or no smoothing.
+        If there is nothing to fit or judge on, or no pseudo_count.
     """
     if not 1 <= first <= max_rank:
         raise RankError(f"first is {first}, outside [1, {max_rank}]; give a rank within")
-    if not smoothings:
-        raise PmfError("smoothings is empty; give at least one pseudo-count")
+    if not pseudo_counts:
+        raise PmfError("pseudo_counts is empty; give at least one pseudo-count")
     schema = counts.schema
     fresh = schema.encode(held_out)
     if not len(fresh):
@@ -129,7 +129,7 @@ def select_rank_by_rows(
     while True:
         start = fit(counts, rank, method="pairs", rng=seed).model
         before = best
-        for smoothing in smoothings:
+        for pseudo_count in pseudo_counts:
             with warnings.catch_warnings():
                 # few passes are enough to compare
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -137,11 +137,11 @@ def select_rank_by_rows(
                     codes,
                     start,
                     validation=fresh,
-                    smoothing=smoothing,
+                    pseudo_count=pseudo_count,
                     max_passes=_PASSES,
                     rng=seed,
                 )
-            found.append((result, smoothing, result.model.log_prob(fresh)))
+            found.append((result, pseudo_count, result.model.log_prob(fresh)))
             if best < 0 or found[-1][2].mean() > found[best][2].mean():
                 best = len(found) - 1
         if before >= 0:
@@ -155,7 +155,7 @@ def select_rank_by_rows(
     top = max((likelihoods for _, _, likelihoods in found), key=lambda each: float(each.mean()))
     curve = tuple(_make_score(*each, top) for each in found)
     point = curve[best]
-    return RowChoice(point.rank, point.smoothing, curve, _explain(curve, point))
+    return RowChoice(point.rank, point.pseudo_count, curve, _explain(curve, point))
 
 
 def _compare(better: FloatArray, worse: FloatArray) -> tuple[float, float]:
@@ -165,11 +165,11 @@ def _compare(better: FloatArray, worse: FloatArray) -> tuple[float, float]:
 
 
 def _make_score(
-    result: FitResult, smoothing: float, likelihoods: FloatArray, best: FloatArray
+    result: FitResult, pseudo_count: float, likelihoods: FloatArray, best: FloatArray
 ) -> RowScore:
     below, error = _compare(best, likelihoods)
     score = float(likelihoods.mean())
-    return RowScore(result.model.rank, smoothing, score, below, error, result.best_pass)
+    return RowScore(result.model.rank, pseudo_count, score, below, error, result.best_pass)
 
 
 def _explain(curve: Sequence[RowScore], point: RowScore) -> str:

@@ -31,7 +31,7 @@ class RankScore:
 
     Parameters
     ----------
-    rank, strength
+    rank, pseudo_count
         Latent states, and the mean pseudo-count per level and state.
     score
         Held-out log-likelihood per pair of answers, nats.
@@ -44,7 +44,7 @@ class RankScore:
     """
 
     rank: int
-    strength: float
+    pseudo_count: float
     score: float
     below_best: float
     error: float
@@ -86,7 +86,7 @@ def compare_paired(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> 
 
 
 class RankSearch:
-    """Fits of ranks on the same folds, under one strength.
+    """Fits of ranks on the same folds, under one pseudo_count.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class RankSearch:
         Rounds of fitting and judging; two or more.
     ladder
         Ranks to choose from, in order.
-    strength
+    pseudo_count
         Mean pseudo-count per level and state.
     seed
         Of the random starts.
@@ -106,7 +106,7 @@ class RankSearch:
         self,
         folds: Sequence[RankFold],
         ladder: Sequence[int],
-        strength: float,
+        pseudo_count: float,
         seed: int,
         client: Any = None,
     ) -> None:
@@ -115,7 +115,7 @@ class RankSearch:
 
         self.folds = folds
         self.ladder = list(ladder)
-        self.strength = strength
+        self.pseudo_count = pseudo_count
         self.fits: dict[int, list[RankFit]] = {}
         self._seed = seed
         self._client = client
@@ -141,7 +141,7 @@ class RankSearch:
                 for at in range(len(self.folds))
             ]
             before = self._sums(rank).sum() if own else math.nan
-            self.fits[rank] = self._do(rank, self.strength, starts)
+            self.fits[rank] = self._do(rank, self.pseudo_count, starts)
             gain = (self._sums(rank).sum() - before) / self._n_pairs.sum() if own else 0.0
             self._unsettled[rank] = max(0.0, float(gain))
 
@@ -176,28 +176,28 @@ class RankSearch:
     def make_curve(self) -> list[RankScore]:
         """Scores of all ranks fitted, in order."""
         return [
-            self._make_score(rank, self.strength, self._sums(rank), self._unsettled[rank])
+            self._make_score(rank, self.pseudo_count, self._sums(rank), self._unsettled[rank])
             for rank in sorted(self.fits)
         ]
 
-    def compare_strengths(
-        self, rank: int, strengths: Sequence[float]
+    def compare_pseudo_counts(
+        self, rank: int, pseudo_counts: Sequence[float]
     ) -> tuple[float, float, list[RankScore]]:
-        """Fit a rank under other strengths, and name the best strength.
+        """Fit a rank under other pseudo_counts, and name the best pseudo_count.
 
         Returns
         -------
-        The strength with the best score, but the one at hand unless that is better by more than its
+        The pseudo_count with the best score, but the one at hand unless that is better by more than its
         standard error; by how much, nats per pair; and the scores of the others.
         """
-        chosen, ahead, points = self.strength, 0.0, []
-        for strength in strengths:
+        chosen, ahead, points = self.pseudo_count, 0.0, []
+        for pseudo_count in pseudo_counts:
             starts = [(fit.parameters,) for fit in self.fits[rank]]
-            sums = np.concatenate([fit.scores for fit in self._do(rank, strength, starts)])
-            points.append(self._make_score(rank, strength, sums, 0.0))
+            sums = np.concatenate([fit.scores for fit in self._do(rank, pseudo_count, starts)])
+            points.append(self._make_score(rank, pseudo_count, sums, 0.0))
             gain, error = compare_paired(sums, self._sums(rank), self._n_pairs)
             if gain > max(error, ahead):
-                chosen, ahead = strength, gain
+                chosen, ahead = pseudo_count, gain
         return chosen, ahead, points
 
     @property
@@ -206,39 +206,39 @@ class RankSearch:
         others = [point.below_best for point in self.make_curve() if point.rank != self.best]
         return min(others, default=math.inf)
 
-    def restart(self, strength: float) -> RankSearch:
-        """Search anew under another strength, from the fits around the choice."""
+    def restart(self, pseudo_count: float) -> RankSearch:
+        """Search anew under another pseudo_count, from the fits around the choice."""
         search = copy(self)
-        search.strength = strength
+        search.pseudo_count = pseudo_count
         fitted = sorted(self.fits)
         begin, end = fitted.index(self.choose()), fitted.index(self.best)
         kept = fitted[max(0, begin - 1) : end + 2]
         search.fits = {rank: self.fits[rank] for rank in kept}
         search._unsettled = {}
         search.fit(kept)
-        # what the other strength changed does not tell how settled a fit is
+        # what the other pseudo_count changed does not tell how settled a fit is
         search._unsettled = dict.fromkeys(kept, 0.0)
         search._begun = self.ladder.index(self.best)
         return search
 
     def _do(
-        self, rank: int, strength: float, starts: Sequence[tuple[Parameters, ...]]
+        self, rank: int, pseudo_count: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
         from pmflib.running.parallel import map_items
 
         work = [
-            (fold, RankJob(rank, strength, near, self._seed))
+            (fold, RankJob(rank, pseudo_count, near, self._seed))
             for fold, near in zip(self._sent, starts, strict=True)
         ]
         return map_items(self._client, fit_rank, work)
 
     def _make_score(
-        self, rank: int, strength: float, sums: FloatArray, unsettled: float
+        self, rank: int, pseudo_count: float, sums: FloatArray, unsettled: float
     ) -> RankScore:
         below, error = compare_paired(self._sums(self.best), sums, self._n_pairs)
         score = float(sums.sum() / self._n_pairs.sum())
-        return RankScore(rank, strength, score, below, error, unsettled)
+        return RankScore(rank, pseudo_count, score, below, error, unsettled)
 
     def _sums(self, rank: int) -> FloatArray:
         return np.concatenate([fit.scores for fit in self.fits[rank]])

@@ -25,7 +25,7 @@ from pmflib.schema import Schema
 N_ROUNDS = 4
 """Fits of each rank, each with a quarter of the folds held out."""
 
-STRENGTHS = (1.0, 0.1, 10.0)
+PSEUDO_COUNTS = (1.0, 0.1, 10.0)
 """Pseudo-counts per level and state that are compared; the search begins with the first."""
 
 MAX_LEVELS = 600
@@ -38,15 +38,15 @@ class RankChoice:
 
     Parameters
     ----------
-    rank, strength
+    rank, pseudo_count
         The choice.
     best
         Rank of the best score; the choice is the least that cannot be told from it.
     curve
-        All ranks that were compared, in order, under one strength: the chosen one, unless it is so
+        All ranks that were compared, in order, under one pseudo_count: the chosen one, unless it is so
         little better than the first that it cannot change their order.
-    other_strengths
-        The strengths the first was compared with, at the rank it had led to.
+    other_pseudo_counts
+        The pseudo_counts the first was compared with, at the rank it had led to.
     reason
         A sentence.
     notes
@@ -54,10 +54,10 @@ class RankChoice:
     """
 
     rank: int
-    strength: float
+    pseudo_count: float
     best: int
     curve: tuple[RankScore, ...]
-    other_strengths: tuple[RankScore, ...]
+    other_pseudo_counts: tuple[RankScore, ...]
     reason: str
     notes: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ def select_rank(
     counts: PairCounts,
     *,
     ranks: Sequence[int] | None = None,
-    strengths: Sequence[float] = STRENGTHS,
+    pseudo_counts: Sequence[float] = PSEUDO_COUNTS,
     max_rank: int | None = None,
     rng: np.random.Generator | int = 0,
     client: Any = None,
@@ -80,7 +80,7 @@ def select_rank(
     ranks
         The ranks to compare, each at least 1. None searches: from the number of directions in the
         pairs that held-out pairs confirm, up and down while the score rises.
-    strengths
+    pseudo_counts
         Mean pseudo-counts per level and state to compare, each at least 0. The first is what ranks
         are compared under; where another does better at the rank found, they are compared again.
     max_rank
@@ -100,7 +100,7 @@ def select_rank(
     RankError
         If a rank is below 1.
     PmfError
-        If fewer than two folds hold a pair, a strength is negative, or there is nothing to compare.
+        If fewer than two folds hold a pair, a pseudo_count is negative, or there is nothing to compare.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def select_rank(
     >>> select_rank(count_pairs(codes, [2] * 5)).rank
     2
     """
-    _check(ranks, strengths, max_rank)
+    _check(ranks, pseudo_counts, max_rank)
     notes: tuple[str, ...] = ()
     if counts.schema.n_levels > MAX_LEVELS:
         answers = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
@@ -143,30 +143,34 @@ def select_rank(
     schema = counts.schema
     limit = max_rank or max(1, schema.n_levels - schema.n_variables + 1)
     ladder = make_ladder(limit) if ranks is None else sorted(set(ranks))
-    search = RankSearch(folds, ladder, float(strengths[0]), seed, client)
+    search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, client)
     if ranks is None:
         search.begin(sorted(fold.guess for fold in folds)[len(folds) // 2])
     else:
         search.fit(ladder)
     rank = search.settle()
-    strength, gain, others = search.compare_strengths(rank, [float(each) for each in strengths[1:]])
+    pseudo_count, gain, others = search.compare_pseudo_counts(
+        rank, [float(each) for each in pseudo_counts[1:]]
+    )
     if gain >= search.margin:
         # so large a gain may change the order of the ranks
-        search = search.restart(strength)
+        search = search.restart(pseudo_count)
         rank = search.settle()
     curve = tuple(search.make_curve())
     reason = _explain(curve, rank, search.best)
-    return RankChoice(rank, strength, search.best, curve, tuple(others), reason, notes)
+    return RankChoice(rank, pseudo_count, search.best, curve, tuple(others), reason, notes)
 
 
-def _check(ranks: Sequence[int] | None, strengths: Sequence[float], max_rank: int | None) -> None:
+def _check(
+    ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
+) -> None:
     """Refuse a grid that cannot be compared."""
     if ranks is not None and (not ranks or min(ranks) < 1):
         raise RankError(f"ranks is {list(ranks)}; give at least one rank, each at least 1")
     if max_rank is not None and max_rank < 1:
         raise RankError(f"max_rank is {max_rank}; give at least 1")
-    if not strengths or not all(0 <= each < math.inf for each in strengths):
-        raise PmfError(f"strengths is {list(strengths)}; give pseudo-counts of at least 0")
+    if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
+        raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 
 
 def pick_variables(schema: Schema, answers: IntArray) -> IntArray:

@@ -19,7 +19,7 @@ def make(**sections):
 def test_make_config__defaults():
     config = make()
     assert (config.name, config.seed, config.store.folds) == ("pipeline", 0, 16)
-    assert (config.schema_.file, config.em.smoothing, config.cluster.address) == (
+    assert (config.schema_.file, config.em.pseudo_count, config.cluster.address) == (
         "schema.json",
         "auto",
         "",
@@ -68,8 +68,8 @@ def test_make_config__every_layout():
         ),
         ({"em": 3}, "em: Input should be a valid dictionary or instance of EMConfig (given: 3)"),
         (
-            {"em": {"smoothing": "high"}},
-            "em.smoothing: Input should be a valid number, unable to parse string as a number or: "
+            {"em": {"pseudo_count": "high"}},
+            "em.pseudo_count: Input should be a valid number, unable to parse string as a number or: "
             "Input should be 'auto' (given: 'high')",
         ),
         ({"em": {"tol": float("inf")}}, "em.tol: Input should be a finite number (given: inf)"),

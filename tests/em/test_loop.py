@@ -8,16 +8,23 @@ from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.em.block_groups import run_e_step
 from pmflib.em.checkpoint import load_state, save_state
-from pmflib.em.loop import EMState, open_start, run_em
+from pmflib.em.loop import EMState, open_for_em, run_em
 from pmflib.em.members import merge_each
-from pmflib.em.statistics import FLOOR, EMStatistics, Smoothing, em_statistics, m_step, take_logs
+from pmflib.em.statistics import (
+    EMStatistics,
+    em_statistics,
+    m_step,
+    take_logs,
+)
 from pmflib.errors import PmfError
 from pmflib.running.parallel import open_client, run_blocks, start_workers
+from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
 SINGLES = np.repeat(1.0 / np.array(CARDINALITIES), CARDINALITIES)
-NONE = Smoothing(np.zeros(9))
+NONE = PseudoCounts(np.zeros(9))
 
 
 def evaluate_on(codes, offsets=OFFSETS):
@@ -102,11 +109,11 @@ def test_m_step__by_hand():
     statistics = EMStatistics(np.array([[3.0, 0.0], [1.0, 0.0]]), np.array([4.0, 0.0]), 0.0, 4)
     prior, factors = np.array([0.5, 0.5]), np.array([[0.5, 0.9], [0.5, 0.1]])
     offsets = np.array([0, 2])
-    found = m_step(statistics, offsets, Smoothing(np.zeros(2)), prior, factors)
+    found = m_step(statistics, offsets, PseudoCounts(np.zeros(2)), prior, factors)
     assert found[0].tolist() == [1.0, 0.0]
     # nothing was learnt about the second state: it keeps its PMF
     assert found[1].tolist() == [[0.75, 0.9], [0.25, 0.1]]
-    found = m_step(statistics, offsets, Smoothing(np.array([1.0, 1.0]), 2.0), prior, factors)
+    found = m_step(statistics, offsets, PseudoCounts(np.array([1.0, 1.0]), 2.0), prior, factors)
     assert found[0].tolist() == [0.75, 0.25]
     np.testing.assert_allclose(found[1], [[4 / 6, 0.5], [2 / 6, 0.5]], rtol=1e-15)
 
@@ -119,18 +126,18 @@ def test_m_step__nothing_observed_changes_nothing():
     assert np.array_equal(found[1], factors)
 
 
-def test_shaped_by__mean_pseudo_count_is_the_strength():
+def test_shaped_by__mean_pseudo_count_is_as_asked_for():
     singles = np.array([0.5, 0.25, 0.25, 0.9, 0.1])
-    levels = Smoothing.shaped_by(singles, np.array([0, 3, 5]), 2.0).levels
+    levels = PseudoCounts.shaped_by(singles, np.array([0, 3, 5]), 2.0).levels
     np.testing.assert_allclose(levels, [3.0, 1.5, 1.5, 3.6, 0.4], rtol=1e-15)
-    assert Smoothing.shaped_by(singles, np.array([0, 3, 5]), 2.0).state == 5.0
-    assert not Smoothing.shaped_by(singles, np.array([0, 3, 5]), 0.0).levels.any()
+    assert PseudoCounts.shaped_by(singles, np.array([0, 3, 5]), 2.0).state == 5.0
+    assert not PseudoCounts.shaped_by(singles, np.array([0, 3, 5]), 0.0).levels.any()
 
 
-@pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
-def test_shaped_by__refuses_what_is_no_pseudo_count(strength):
-    with pytest.raises(PmfError, match=r"smoothing is .*; give a pseudo-count of at least 0"):
-        Smoothing.shaped_by(SINGLES, OFFSETS, strength)
+@pytest.mark.parametrize("pseudo_count", [-1.0, float("nan"), float("inf")])
+def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
+    with pytest.raises(PmfError, match=r"pseudo_counts is .*; give a pseudo-count of at least 0"):
+        PseudoCounts.shaped_by(SINGLES, OFFSETS, pseudo_count)
 
 
 @given(
@@ -140,7 +147,7 @@ def test_shaped_by__refuses_what_is_no_pseudo_count(strength):
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-def test_run_em__objective_never_rises(case, rank, strength, with_zeros, seed):
+def test_run_em__objective_never_rises(case, rank, pseudo_count, with_zeros, seed):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     prior, factors = make_model(np.random.default_rng(seed), cardinalities, rank)
@@ -151,12 +158,12 @@ def test_run_em__objective_never_rises(case, rank, strength, with_zeros, seed):
             factors[0] = 0.0
             factors[: offsets[1]] /= factors[: offsets[1]].sum(axis=0)
     sizes = np.repeat(cardinalities, cardinalities)
-    smoothing = Smoothing.shaped_by(1.0 / sizes, offsets, strength)
+    pseudo_counts = PseudoCounts.shaped_by(1.0 / sizes, offsets, pseudo_count)
     state = run_em(
         evaluate_on(codes, offsets),
         EMState(prior, factors),
         offsets,
-        smoothing=smoothing,
+        pseudo_counts=pseudo_counts,
         max_passes=15,
         tol=0.0,
     )
@@ -173,7 +180,7 @@ def test_run_em__rank_one_is_the_single_marginals():
         evaluate_on(codes),
         EMState(np.ones(1), SINGLES[:, None]),
         OFFSETS,
-        smoothing=NONE,
+        pseudo_counts=NONE,
         max_passes=5,
         tol=0.0,
     )
@@ -191,13 +198,13 @@ def test_run_em__rank_one_is_the_single_marginals():
 def test_run_em__notes_losses_and_likelihoods():
     codes = make_codes(np.random.default_rng(3), 40, CARDINALITIES)
     prior, factors = make_model(np.random.default_rng(4), CARDINALITIES, 2)
-    smoothing = Smoothing.shaped_by(SINGLES, OFFSETS, 1.5)
+    pseudo_counts = PseudoCounts.shaped_by(SINGLES, OFFSETS, 1.5)
     passes = []
     state = run_em(
         evaluate_on(codes),
         EMState(prior, factors),
         OFFSETS,
-        smoothing=smoothing,
+        pseudo_counts=pseudo_counts,
         max_passes=3,
         tol=0.0,
         on_pass=passes.append,
@@ -207,8 +214,8 @@ def test_run_em__notes_losses_and_likelihoods():
     assert state.best_pass == 3
     log_likelihood = e_step(codes, OFFSETS, prior, factors)[2]
     assert state.log_likelihoods[0] == pytest.approx(log_likelihood / 40, rel=1e-12)
-    penalty = float((smoothing.levels[:, None] * np.log(factors)).sum())
-    penalty += smoothing.state * float(np.log(prior).sum())
+    penalty = float((pseudo_counts.levels[:, None] * np.log(factors)).sum())
+    penalty += pseudo_counts.state * float(np.log(prior).sum())
     assert state.loss_history[0] == pytest.approx(-(log_likelihood + penalty) / 40, rel=1e-12)
 
 
@@ -225,7 +232,7 @@ def run_with_validation(values, tol=0.0, **options):
         evaluate_on(codes),
         EMState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
         OFFSETS,
-        smoothing=NONE,
+        pseudo_counts=NONE,
         tol=tol,
         validate=scripted(values),
         on_pass=seen.append,
@@ -265,7 +272,7 @@ def test_run_em__start_is_kept_where_no_pass_helps():
 def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_after, validated):
     codes = make_codes(np.random.default_rng(7), 120, CARDINALITIES)
     options = {
-        "smoothing": Smoothing.shaped_by(SINGLES, OFFSETS, 0.5),
+        "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
         "validate": judge_on(codes[:20]) if validated else None,
         "patience": 3,
@@ -299,15 +306,15 @@ def test_run_em__refuses_options_out_of_range(option):
             evaluate_on(np.zeros((1, 3), np.int8)),
             EMState(np.ones(1), SINGLES[:, None]),
             OFFSETS,
-            smoothing=NONE,
+            pseudo_counts=NONE,
             **({"max_passes": 1, "tol": 0.0} | option),
         )
 
 
-def test_open_start__nothing_is_ruled_out():
+def test_open_for_em__nothing_is_ruled_out():
     prior, factors = np.array([1.0, 0.0]), np.repeat(np.eye(9)[:, [0]], 2, axis=1)
     factors[[3, 5]] = 1.0
-    prior, factors = open_start(prior, factors, SINGLES)
+    prior, factors = open_for_em((prior, factors), SINGLES)
     assert prior.tolist() == pytest.approx([0.95, 0.05])
     assert factors.min() > 0
     np.testing.assert_allclose(np.add.reduceat(factors, OFFSETS[:-1], axis=0), 1.0, rtol=1e-14)

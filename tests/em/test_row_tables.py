@@ -11,9 +11,10 @@ from pmflib.blocks import DenseBlock
 from pmflib.em import row_lists
 from pmflib.em.row_lists import Layout
 from pmflib.em.row_tables import choose_layout, choose_panels, score_block
-from pmflib.em.statistics import FLOOR, EMStatistics, em_statistics, take_logs
+from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice
 from pmflib.kernels.llvm import fallback
+from pmflib.solvers.pairs.checks import FLOOR
 
 
 def log_domain(codes, offsets, prior, factors):

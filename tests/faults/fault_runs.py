@@ -111,7 +111,7 @@ rank = 6
 method = "{method}"
 [em]
 max_passes = {passes}
-smoothing = 1.0
+pseudo_count = 1.0
 tol = 0.0
 patience = {passes}
 [cluster]

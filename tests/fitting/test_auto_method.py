@@ -5,7 +5,7 @@ from reference import tables_of_codes
 
 import pmflib as pmf
 from pmflib.fitting import auto_method as choosing
-from pmflib.fitting.auto_method import STRENGTHS, count_carried, fit_chosen, group_folds
+from pmflib.fitting.auto_method import PSEUDO_COUNTS, count_carried, fit_chosen, group_folds
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.datasets import published_factors
@@ -34,8 +34,8 @@ def test_fit_chosen__tells_what_was_compared_and_repeats_itself():
     counts, _ = draw_counts(1000, 0.5)
     result = pmf.fit(counts, 5, rng=3)
     assert "best held-out log-likelihood per pair, mean of 4 rounds" in result.notes[0]
-    for strength in STRENGTHS:
-        assert f"{strength:g}: -" in result.notes[0]
+    for pseudo_count in PSEUDO_COUNTS:
+        assert f"{pseudo_count:g}: -" in result.notes[0]
     assert result.notes[1].startswith(f"start {result.method.removesuffix('+opt')}: least loss")
     assert np.all(np.diff(result.loss_history) <= 0)
     assert np.array_equal(result.model.factors, pmf.fit(counts, 5, rng=3).model.factors)
@@ -44,7 +44,7 @@ def test_fit_chosen__tells_what_was_compared_and_repeats_itself():
 def test_fit_chosen__few_samples_want_pseudo_counts():
     counts, _ = draw_counts(300, 0.5)
     _, choice = fit_chosen(counts, 5, np.random.default_rng(0))
-    assert choice.strength > 0
+    assert choice.pseudo_count > 0
 
 
 def test_fit_chosen__one_fold_leaves_nothing_to_judge_on():

@@ -22,7 +22,7 @@ def test_fit__rank_one_is_the_single_marginals(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
     found = pmf.fit(counts, 1, method="random").model.factors[:, 0]
     np.testing.assert_allclose(
-        pmf.fit_em(codes, rank=1, smoothing=0).model.factors[:, 0],
+        pmf.fit_em(codes, rank=1, pseudo_count=0).model.factors[:, 0],
         np.diagonal(pmf.Marginals.from_counts(counts).pairs),
         rtol=1e-9,
     )
@@ -82,7 +82,7 @@ def test_fit__single_variable_has_no_pairs():
     with pytest.raises(PmfError, match="method is 'opt', and a single variable has no pairs"):
         pmf.fit(counts, 1, method="opt")
     np.testing.assert_allclose(
-        pmf.fit_em(np.array([[0], [1], [1]]), rank=1, smoothing=0).model.factors[:, 0],
+        pmf.fit_em(np.array([[0], [1], [1]]), rank=1, pseudo_count=0).model.factors[:, 0],
         [1 / 3, 2 / 3],
         rtol=1e-6,
     )

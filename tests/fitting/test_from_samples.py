@@ -7,14 +7,14 @@ from reference import make_codes
 import pmflib as pmf
 from pmflib.em.members import split_members
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
-from pmflib.fitting.recipes import DEFAULT_STRENGTH, STRENGTHS
+from pmflib.fitting.recipes import DEFAULT_PSEUDO_COUNT, PSEUDO_COUNTS
 
 CARDINALITIES = [3, 2, 4, 3]
 
 
 def test_fit_em__raises_the_likelihood_of_its_start(codes):
     start = pmf.fit(pmf.count_pairs(codes, CARDINALITIES), 2).model
-    result = pmf.fit_em(codes, start, smoothing=0, max_passes=5000)
+    result = pmf.fit_em(codes, start, pseudo_count=0, max_passes=5000)
     assert result.converged
     assert result.method == "given+em"
     assert result.model.log_prob(codes).mean() > start.log_prob(codes).mean()
@@ -46,7 +46,7 @@ def test_fit_em__validation_keeps_the_best_pass(codes):
         rank=8,
         validation=held_out,
         start="random",
-        smoothing=0.01,
+        pseudo_count=0.01,
         patience=3,
         max_passes=300,
         rng=1,
@@ -79,7 +79,12 @@ def test_fit_em__reads_levels_off_the_samples():
         (np.zeros((0, 2), int), {"rank": 1}, SchemaError, r"of shape \(0, 2\); codes are integers"),
         (np.array([[0.0, np.nan]]), {"rank": 1}, SchemaError, "codes is an array of float64"),
         (np.zeros(3, int), {"rank": 1}, SchemaError, r"of shape \(3,\)"),
-        (np.zeros((1, 1), int), {"rank": 1, "smoothing": -1.0}, PmfError, "smoothing is -1.0"),
+        (
+            np.zeros((1, 1), int),
+            {"rank": 1, "pseudo_count": -1.0},
+            PmfError,
+            "pseudo_count is -1.0",
+        ),
         (np.zeros((1, 1), int), {"rank": 1, "max_passes": -1}, PmfError, "max_passes is -1"),
         (
             np.zeros((1, 1), int),
@@ -135,7 +140,7 @@ def test_fit_em__method_names_what_ran(codes):
     counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
     pairs = pmf.fit(counts, 3).method
     assert re.fullmatch(r"(symnmf|spa|random)\+opt", pairs)
-    options = {"rank": 3, "smoothing": 1.0, "max_passes": 2}
+    options = {"rank": 3, "pseudo_count": 1.0, "max_passes": 2}
     several = pmf.fit_em(codes[:300], **options)
     assert re.fullmatch(r"(symnmf|spa|random)\+opt/random\+em", several.method)
     assert several.model.origin["method"] == several.method
@@ -150,8 +155,8 @@ def test_fit_em__all_samples_are_fitted_in_the_end(codes):
     few, options = codes[:400], {"rank": 2, "start": "random", "rng": 5}
     chosen = pmf.fit_em(few, **options)
     assert len(chosen.held_out) > 1
-    passes, strength = chosen.best_pass, chosen.model.origin["smoothing"]
-    plain = pmf.fit_em(few, smoothing=strength, max_passes=passes, tol=0.0, **options)
+    passes, pseudo_count = chosen.best_pass, chosen.model.origin["pseudo_count"]
+    plain = pmf.fit_em(few, pseudo_count=pseudo_count, max_passes=passes, tol=0.0, **options)
     assert plain.held_out == ()
     assert np.array_equal(chosen.model.factors, plain.model.factors)
 
@@ -159,7 +164,7 @@ def test_fit_em__all_samples_are_fitted_in_the_end(codes):
 def test_fit_em__few_samples_hold_nothing_out(codes):
     result = pmf.fit_em(codes[:20], rank=2, max_passes=2000)
     assert "nothing was held out: 20 samples are too few" in result.notes
-    assert (result.held_out, result.model.origin["smoothing"]) == ((), DEFAULT_STRENGTH)
+    assert (result.held_out, result.model.origin["pseudo_count"]) == ((), DEFAULT_PSEUDO_COUNT)
 
 
 def test_fit_em__plenty_of_samples_leave_nothing_to_choose(codes, monkeypatch):
@@ -172,19 +177,19 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
     train, held_out = codes[:80], codes[1000:]
     given = pmf.fit_em(train, rank=6, validation=held_out, start="random", patience=5)
     fixed = {
-        strength: max(
+        pseudo_count: max(
             pmf.fit_em(
                 train,
                 rank=6,
                 validation=held_out,
                 start="random",
-                smoothing=strength,
+                pseudo_count=pseudo_count,
                 patience=5,
             ).held_out
         )
-        for strength in STRENGTHS
+        for pseudo_count in PSEUDO_COUNTS
     }
-    assert given.model.origin["smoothing"] == max(fixed, key=lambda each: fixed[each])
+    assert given.model.origin["pseudo_count"] == max(fixed, key=lambda each: fixed[each])
     assert max(given.held_out) == max(fixed.values())
 
 
@@ -209,7 +214,7 @@ def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
 
 def test_fit_em__average_is_the_mean_of_its_members_probabilities(codes):
     train, held_out = codes[:300], codes[300:600]
-    options = {"validation": held_out, "smoothing": 0.3, "start": "random", "rng": 4}
+    options = {"validation": held_out, "pseudo_count": 0.3, "start": "random", "rng": 4}
     result = pmf.fit_em(train, rank=4, members=3, **options)
     model = result.model
     assert (model.rank, model.origin["average"], model.origin["final"]) == (12, 3, True)

@@ -7,8 +7,8 @@ from pmflib.counting.marginals import estimate_singles
 from pmflib.em.in_memory import Samples
 from pmflib.em.members import Runs
 from pmflib.fitting.recipes import (
-    DEFAULT_STRENGTH,
-    STRENGTHS,
+    DEFAULT_PSEUDO_COUNT,
+    PSEUDO_COUNTS,
     Options,
     Recipe,
     _choose_largest,
@@ -39,12 +39,12 @@ def prepare(train, held_out=None, rank=3, **options):
     return runs, Starts(lambda: counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 
 
-@pytest.mark.parametrize("best", STRENGTHS)
+@pytest.mark.parametrize("best", PSEUDO_COUNTS)
 def test_climb__finds_the_top_of_one_hill(best):
-    top = STRENGTHS.index(best)
-    found, scores = _climb(STRENGTHS, lambda each: -abs(STRENGTHS.index(each) - top))
+    top = PSEUDO_COUNTS.index(best)
+    found, scores = _climb(PSEUDO_COUNTS, lambda each: -abs(PSEUDO_COUNTS.index(each) - top))
     assert found == best
-    assert len(scores) <= len(STRENGTHS)
+    assert len(scores) <= len(PSEUDO_COUNTS)
 
 
 def test_climb__one_value_is_looked_at_once():
@@ -74,8 +74,8 @@ class Scripted:
     ],
 )
 def test_choose_largest__stays_within_one_standard_error(losses, chosen):
-    names = {strength: strength for strength in losses}
-    scores = {strength: -loss for strength, (loss, _) in losses.items()}
+    names = {pseudo_count: pseudo_count for pseudo_count in losses}
+    scores = {pseudo_count: -loss for pseudo_count, (loss, _) in losses.items()}
     best = max(scores, key=scores.get)
     found, (note,) = _choose_largest(Scripted(losses), names, scores)
     assert found == chosen
@@ -92,14 +92,14 @@ def test_find_recipe__takes_the_start_and_strength_of_the_best_score(drawn):
     recipe, model, state = find_recipe(runs, starts, Options(("auto", "random"), (0.1, 1.0)))
     assert runs.held_out.score([model]) == recipe.score == max(state.held_out)
     scores = {
-        (kind, strength): max(runs.run("x", starts(kind, 1), strength).held_out)
+        (kind, pseudo_count): max(runs.run("x", starts(kind, 1), pseudo_count).held_out)
         for kind in ("auto", "random")
-        for strength in (0.1, 1.0)
+        for pseudo_count in (0.1, 1.0)
     }
-    assert scores[recipe.starts[0][0], recipe.strength] == recipe.score
+    assert scores[recipe.starts[0][0], recipe.pseudo_count] == recipe.score
     assert recipe.score >= max(scores["auto", 0.1], scores["auto", 1.0])
     assert [note.split(":")[0] for note in recipe.notes] == [
-        f"pseudo-count {recipe.strength:g}",
+        f"pseudo-count {recipe.pseudo_count:g}",
         f"start {recipe.starts[0][0]}",
     ]
 
@@ -130,7 +130,7 @@ def test_fit_options__without_held_out_samples_the_first_kind_until_it_has_conve
     runs, starts = prepare(drawn, max_passes=2000)
     options = Options.make("auto", "auto", 1, 3)
     recipe, model, state = fit_options(runs, starts, options)
-    assert recipe == Recipe((("auto", 1),), DEFAULT_STRENGTH)
+    assert recipe == Recipe((("auto", 1),), DEFAULT_PSEUDO_COUNT)
     assert state.converged
     assert np.array_equal(model[1], state.factors)
 

@@ -77,7 +77,7 @@ def test_score_samples__bic_finds_the_planted_rank():
     codes = sample_codes(prior, factors, schema.offsets, 5000, rng)
     scores = {
         rank: score_samples(
-            pmf.fit_em(codes, rank=rank, schema=schema, smoothing=0.0, tol=1e-5).model, codes
+            pmf.fit_em(codes, rank=rank, schema=schema, pseudo_count=0.0, tol=1e-5).model, codes
         ).bic
         for rank in (2, 3, 4)
     }

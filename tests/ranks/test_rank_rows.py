@@ -24,7 +24,7 @@ def test_select_rank_by_rows__stays_where_more_states_do_not_help(drawn):
     assert choice.rank == 3
     assert [point.rank for point in choice.curve] == [3, 3, 6, 6]
     mine = max(choice.curve[:2], key=lambda point: point.score)
-    assert (mine.rank, mine.smoothing) == (choice.rank, choice.smoothing)
+    assert (mine.rank, mine.pseudo_count) == (choice.rank, choice.pseudo_count)
     assert mine.below_best <= mine.error
     assert min(point.below_best for point in choice.curve) == 0
     assert f"{mine.score:.4f}" in choice.reason or f"rank {mine.rank} is the least" in choice.reason
@@ -32,10 +32,10 @@ def test_select_rank_by_rows__stays_where_more_states_do_not_help(drawn):
 
 def test_select_rank_by_rows__goes_up_where_they_do_and_repeats_itself(drawn):
     codes, held_out, counts = drawn
-    choice = select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[1.0])
+    choice = select_rank_by_rows(codes, held_out, counts, first=1, pseudo_counts=[1.0])
     assert choice.rank >= 2
     assert choice.curve[0].below_best > choice.curve[0].error > 0
-    assert choice == select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[1.0])
+    assert choice == select_rank_by_rows(codes, held_out, counts, first=1, pseudo_counts=[1.0])
 
 
 def test_select_rank_by_rows__ends_at_its_limit(drawn):
@@ -49,7 +49,7 @@ def test_select_rank_by_rows__refuses(drawn):
     codes, held_out, counts = drawn
     with pytest.raises(RankError, match=r"first is 0, outside \[1, 512\]"):
         select_rank_by_rows(codes, held_out, counts, first=0)
-    with pytest.raises(PmfError, match="smoothings is empty"):
-        select_rank_by_rows(codes, held_out, counts, first=1, smoothings=[])
+    with pytest.raises(PmfError, match="pseudo_counts is empty"):
+        select_rank_by_rows(codes, held_out, counts, first=1, pseudo_counts=[])
     with pytest.raises(PmfError, match="held_out has no rows"):
         select_rank_by_rows(codes, held_out[:0], counts, first=1)

@@ -53,14 +53,16 @@ def test_select_rank__same_seed_same_choice_and_curve_in_the_order_of_ranks():
     choice, again = select_rank(counts, rng=5), select_rank(counts, rng=5)
     assert choice == again
     ranks = [point.rank for point in choice.curve]
-    assert [p.strength for p in choice.other_strengths] == list(rank_selection.STRENGTHS[1:])
+    assert [p.pseudo_count for p in choice.other_pseudo_counts] == list(
+        rank_selection.PSEUDO_COUNTS[1:]
+    )
     assert ranks == sorted(set(ranks))
 
 
 def test_select_rank__a_given_grid_is_fitted_whole():
-    choice = select_rank(draw_counts(3), ranks=[5, 3, 1], strengths=[0.5])
+    choice = select_rank(draw_counts(3), ranks=[5, 3, 1], pseudo_counts=[0.5])
     assert [point.rank for point in choice.curve] == [1, 3, 5]
-    assert {point.strength for point in choice.curve} == {0.5}
+    assert {point.pseudo_count for point in choice.curve} == {0.5}
     assert choice.rank == 3
 
 
@@ -118,9 +120,9 @@ def test_select_rank__large_tables_are_judged_on_the_best_observed_variables(mon
         ({"ranks": []}, RankError, r"ranks is \[\]; give at least one rank"),
         ({"ranks": [2, 0]}, RankError, r"ranks is \[2, 0\]"),
         ({"max_rank": 0}, RankError, "max_rank is 0; give at least 1"),
-        ({"strengths": []}, PmfError, r"strengths is \[\]"),
-        ({"strengths": [-1.0]}, PmfError, r"strengths is \[-1.0\]"),
-        ({"strengths": [float("nan")]}, PmfError, r"strengths is \[nan\]"),
+        ({"pseudo_counts": []}, PmfError, r"pseudo_counts is \[\]"),
+        ({"pseudo_counts": [-1.0]}, PmfError, r"pseudo_counts is \[-1.0\]"),
+        ({"pseudo_counts": [float("nan")]}, PmfError, r"pseudo_counts is \[nan\]"),
     ],
 )
 def test_select_rank__refuses(options, error, match):

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
-from pmflib.em.statistics import FLOOR
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
+from pmflib.solvers.pairs.checks import FLOOR
 from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
@@ -49,7 +49,7 @@ def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
     no_folds = {"validation_folds": 0, "test_folds": 0}
     config, stages, model = run(
         pipeline, tmp_path, workers, schema, codes,
-        model={"rank": 1}, em={"smoothing": 0.0}, evaluate=no_folds,
+        model={"rank": 1}, em={"pseudo_count": 0.0}, evaluate=no_folds,
     )  # fmt: skip
     check_model(model, schema, 1)
     for j, size in enumerate((3, 2)):
@@ -90,7 +90,7 @@ def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
 def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
     heard = []
-    other = change(config, model={"method": "random"}, em={"max_passes": 7, "smoothing": 1.0})
+    other = change(config, model={"method": "random"}, em={"max_passes": 7, "pseudo_count": 1.0})
     with listen(heard.append):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
     likelihoods = summary_of(config, model)["log_likelihood_per_row"]
@@ -156,7 +156,7 @@ def refine_again(config, stages, workers):
 def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     config, stages = fitted
     summary = summary_of(config, stages["model"])
-    assert summary["notes"][0].startswith(f"pseudo-count {summary['smoothing']:g}: ")
+    assert summary["notes"][0].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
     assert "0.1: -" in summary["notes"][0]
     assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
     assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/random+em"
@@ -183,7 +183,7 @@ def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, worke
 def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
     config, stages = fitted
     name = load_model(config, stages["model"]).schema.names[0]
-    fixed = {"smoothing": 1.0, "max_passes": 5, "members": 2}
+    fixed = {"pseudo_count": 1.0, "max_passes": 5, "members": 2}
     joint = summary_of(config, refine_again(change(config, em=fixed), stages, workers))
     aimed = summary_of(
         config, refine_again(change(config, em=fixed | {"target": name}), stages, workers)
@@ -218,7 +218,7 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
 
 def test_refine__average_goes_on_from_the_last_pass(fitted, workers, monkeypatch):
     config, stages = fitted
-    several = change(config, em={"members": 2, "max_passes": 12, "smoothing": 0.5})
+    several = change(config, em={"members": 2, "max_passes": 12, "pseudo_count": 0.5})
     original = refine.fn.__globals__["save_state"]
 
     def save_some(path, state):

@@ -74,7 +74,7 @@ def test_select__without_validation_folds_the_pairs_decide(counted, workers):
     reference = select.fn(config, dataset, counts, workers)
     summary = summary_of(config, reference)
     assert summary["rank"] == summary["rank_by_pairs"]
-    assert summary["smoothing"] is None
+    assert summary["pseudo_count"] is None
     assert len(summary["curves"]) == 1
     assert draw_curves(summary["curves"]).count("chosen |") == 1
 

@@ -26,6 +26,7 @@ from pmflib.solvers.pairs.checks import (
     read_singles,
     spread_pairs,
 )
+from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.result import SolverResult
 
 # Rows of the matrix of levels worked on at a time: a panel stays in the cache.
@@ -174,8 +175,12 @@ def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str
         or problem.state_pseudo * (prior <= FLOOR).any()
         or _rules_out(problem, (prior, factors))
     ):
-        prior = (1 - _OPENING) * prior + _OPENING / prior.size
-        factors = (1 - _OPENING) * factors + _OPENING * _shape(problem)[:, None]
+        prior, factors = open_start(
+            (prior, factors),
+            _shape(problem)[:, None],
+            prior_share=_OPENING,
+            factor_share=_OPENING,
+        )
         notes += ("start opened: it ruled out pairs that were observed",)
     return (prior, factors), notes
 

@@ -7,13 +7,14 @@ from reference import make_codes, make_model, offsets_of
 from pmflib.blocks import DenseBlock
 from pmflib.em.checkpoint import load_state, save_state
 from pmflib.em.loop import EMState, estimate_gap, run_em
-from pmflib.em.statistics import Smoothing, em_statistics, take_logs
+from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.fitting.from_samples import fit_em
 from pmflib.solvers.numeric.squarem import extrapolate
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4, 3]
 OFFSETS = offsets_of(CARDINALITIES)
-SMOOTHING = Smoothing(np.full(12, 0.1))
+PSEUDO_COUNTS = PseudoCounts(np.full(12, 0.1))
 
 
 def evaluate_on(codes):
@@ -30,7 +31,7 @@ def draw_slow_case(seed):
 
 def run(case, **options):
     codes, model = case
-    options = {"smoothing": SMOOTHING, "max_passes": 4000, "tol": 1e-9} | options
+    options = {"pseudo_counts": PSEUDO_COUNTS, "max_passes": 4000, "tol": 1e-9} | options
     start = options.pop("start", EMState(*model))
     return run_em(evaluate_on(codes), start, OFFSETS, **options)
 
@@ -76,7 +77,7 @@ def test_run_em__acceleration_never_raises_the_objective(seed):
         evaluate_on(draw_slow_case(seed)[0]),
         EMState(state.prior, state.factors),
         OFFSETS,
-        smoothing=SMOOTHING,
+        pseudo_counts=PSEUDO_COUNTS,
         max_passes=1,
         tol=0.0,
     ).loss_history[0]
@@ -180,7 +181,7 @@ def test_run_em__stops_closer_to_the_optimum_than_by_the_last_change():
 
 def test_fit_em__reports_what_acceleration_saved():
     codes = draw_slow_case(0)[0]
-    options = {"rank": 3, "start": "random", "smoothing": 0.1, "max_passes": 3000, "tol": 1e-8}
+    options = {"rank": 3, "start": "random", "pseudo_counts": 0.1, "max_passes": 3000, "tol": 1e-8}
     result, plain = fit_em(codes, accelerate=True, **options), fit_em(codes, **options)
     assert result.passes_saved > 0
     assert plain.passes_saved == 0
