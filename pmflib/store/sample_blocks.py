@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import (
+from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
     open_group,

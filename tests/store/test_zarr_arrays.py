@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.arrays import check_kind, create_array, open_group, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, create_array, open_group, read_arrays, write_arrays
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest import draft_schema, find_sources, number_columns
-from pmflib.ingest.drafting import natural_key
+from pmflib.ingest.schema_draft import natural_key
 
 WIDE = SourceConfig(path="x", layout="wide")
 LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
@@ -108,7 +108,7 @@ def test_draft_schema__nothing_to_draft(tmp_path):
 
 
 def test_draft_schema__too_many_variables(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.ingest.drafting.MAX_VARIABLES", 3)
+    monkeypatch.setattr("pmflib.ingest.schema_draft.MAX_VARIABLES", 3)
     rows = b"".join(b"u,%d,1\n" % n for n in range(4))
     with pytest.raises(SchemaError, match="column 'i' has more than 3 distinct values"):
         draft(tmp_path, {"a.csv": b"u,i,r\n" + rows}, LONG)
