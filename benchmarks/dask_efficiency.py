@@ -31,8 +31,9 @@ from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.em.block_groups import Group, count_group, load_group, merge_tables, run_e_step
 from pmflib.em.members import merge_each
-from pmflib.running.memory_plan import COUNTING, group_blocks
-from pmflib.running.parallel import keep_loaded, open_client, start_blocks, start_workers
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockReference, choose_block_rows
 from pmflib.synthetic.datasets import planted_factors
@@ -177,7 +178,7 @@ def compare_planned(
     title = f"{kind}, {sum(block.n_rows for block in blocks):,} rows as planned,"
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
-        groups = [group_blocks(mine, COUNTING) for mine in folds]
+        groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
         compare(title, name, client, groups, groups, 0, rounds)
     else:
         planned = group_blocks(blocks)

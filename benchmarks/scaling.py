@@ -34,8 +34,9 @@ from pmflib.counting import kernel_choice as counting_plan
 from pmflib.em.block_groups import count_group, merge_tables, run_e_step
 from pmflib.em.members import merge_each
 from pmflib.model.sampling import sample_codes
-from pmflib.running.memory_plan import COUNTING, group_blocks
-from pmflib.running.parallel import open_client, run_blocks, start_workers
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockReference, SampleWriter, list_blocks
 from pmflib.synthetic.datasets import planted_factors
@@ -102,7 +103,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
             n_counted = 0
             for part in parts:
                 if part:
-                    fold = group_blocks(part, COUNTING)
+                    fold = group_blocks(part, COUNTING_COARSENESS)
                     table = run_blocks(client, count_group, fold, merge_tables, offsets)
                     n_counted += int(np.trace(table))
             return n_counted

@@ -20,7 +20,7 @@ IMPORTS = [
     "pmflib",
     "numba",
     "pmflib.kernels.planes",
-    "pmflib.running.parallel",
+    "pmflib.running.maps",
     "tasks.count",
     "flows.cli",
 ]

@@ -28,8 +28,9 @@ from pmflib.crowd.pipeline.memory import (
 )
 from pmflib.crowd.screening import judge_by
 from pmflib.errors import SchemaError
-from pmflib.running.memory_plan import MemoryPlan, group_blocks
-from pmflib.running.parallel import count_threads
+from pmflib.running.clients import count_threads
+from pmflib.running.grouping import group_blocks
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.artefacts import Reference, Store

@@ -11,11 +11,13 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
+from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import CountsWriter
 from pmflib.em.block_groups import count_group, merge_tables
 from pmflib.em.checkpoint import load_table, save_table
-from pmflib.running.memory_plan import COUNTING, group_blocks, plan_counting
-from pmflib.running.parallel import PendingResult, count_threads, start_blocks
+from pmflib.running.clients import count_threads
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -78,7 +80,7 @@ def _write(
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
 
         def start(fold: int) -> PendingResult[IntArray]:
-            groups = group_blocks(blocks[fold], COUNTING)
+            groups = group_blocks(blocks[fold], COUNTING_COARSENESS)
             # tables may be large: a worker holds one at a time
             return start_blocks(
                 client, count_group, groups, merge_tables, schema.offsets, bundle=False

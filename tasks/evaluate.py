@@ -13,8 +13,8 @@ from pmflib.counting.pair_counts import load_singles
 from pmflib.em.block_groups import score_group
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import MEASURES, HeldOutScores, split_folds
-from pmflib.running.memory_plan import group_blocks
-from pmflib.running.parallel import run_blocks
+from pmflib.running.grouping import group_blocks
+from pmflib.running.maps import run_blocks
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import build_artefact, open_store, open_workers, report, stage

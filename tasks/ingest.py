@@ -24,7 +24,9 @@ from pmflib.ingest import (
     spill_wide,
     write_levels,
 )
-from pmflib.running.parallel import Client, check_workers_see, hear_counts, map_items, tell_count
+from pmflib.running.clients import Client, check_workers_see
+from pmflib.running.maps import map_items
+from pmflib.running.worker_messages import listen_to_counts, report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, write_dataset
@@ -128,7 +130,7 @@ def _run(client: Client, name: str, build: Any, items: Sequence[Any], job: _Job)
         show()
 
     show()
-    with hear_counts(client, on_rows) as topic:
+    with listen_to_counts(client, on_rows) as topic:
         entries = map_items(client, build, items, replace(job, topic=topic), on_result=on_result)
     # of all items: what an earlier run had done was not read again
     n_rows = sum(entry.summary["rows_in"] for entry in entries)
@@ -158,7 +160,7 @@ def _encode_file(item: tuple[Source, Reference], job: _Job) -> Entry:
             # folds of equal rows of different files are unrelated
             seed=int(raw.digest[:16], 16),
             folder=folder,
-            on_rows=partial(tell_count, job.topic),
+            on_rows=partial(report_count, job.topic),
         )
 
     options = {**job.options, "name": source.name, "folds": n_folds}
@@ -191,7 +193,7 @@ def _spill_file(item: tuple[Source, Reference], job: _Job) -> Entry:
             job.config.schema_,
             n_buckets=job.n_buckets,
             folder=folder,
-            on_rows=partial(tell_count, job.topic),
+            on_rows=partial(report_count, job.topic),
         )
 
     options = {**job.options, "schema": part.digest, "name": source.name, "buckets": job.n_buckets}

@@ -29,8 +29,10 @@ from pmflib.fitting.recipes import Options, fit_options
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import split_folds
-from pmflib.running.memory_plan import group_blocks, plan_em
-from pmflib.running.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import group_blocks
+from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
+from pmflib.running.memory_plan import plan_em
 from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks

@@ -17,7 +17,7 @@ from pmflib.ingest.questions import Questions, read_questions
 from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.model import JointPMF
 from pmflib.model.scoring import answer_questions, judge_answers, score_samples
-from pmflib.running.parallel import map_items
+from pmflib.running.maps import map_items
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import SAMPLES, read_partitions
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins

@@ -16,7 +16,7 @@ from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError
-from pmflib.running.parallel import Client, find_memory_limit, open_client, start_workers
+from pmflib.running.clients import Client, find_memory_limit, open_client, start_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 

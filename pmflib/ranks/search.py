@@ -111,7 +111,7 @@ class RankSearch:
         client: Any = None,
     ) -> None:
         # loads the configuration's library, which a fit of counts has no use for
-        from pmflib.running.parallel import send_items
+        from pmflib.running.maps import send_items
 
         self.folds = folds
         self.ladder = list(ladder)
@@ -225,7 +225,7 @@ class RankSearch:
         self, rank: int, pseudo_count: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
-        from pmflib.running.parallel import map_items
+        from pmflib.running.maps import map_items
 
         work = [
             (fold, RankJob(rank, pseudo_count, near, self._seed))

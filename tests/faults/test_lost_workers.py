@@ -26,7 +26,7 @@ from fault_runs import (
 )
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import open_client, start_workers
+from pmflib.running.clients import open_client, start_workers
 from tasks.stage import Progress, listen
 
 pytestmark = pytest.mark.slow

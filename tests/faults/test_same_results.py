@@ -13,7 +13,7 @@ from fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_
 
 from pmflib.config import ClusterConfig
 from pmflib.running import memory_plan as plan
-from pmflib.running.parallel import open_client, start_workers
+from pmflib.running.clients import open_client, start_workers
 
 pytestmark = pytest.mark.slow
 

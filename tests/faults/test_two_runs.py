@@ -18,7 +18,7 @@ from fault_runs import (
 )
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from tasks import stage as stages
 
