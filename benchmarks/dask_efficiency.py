@@ -29,7 +29,8 @@ from scaling import N_FOLDS, N_LEVELS, N_VARIABLES, RANK, list_samples, write_sa
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.em.block_groups import Group, count_group, load_group, merge_tables, run_e_step
+from pmflib.counting.stored_pairs import count_group, merge_tables
+from pmflib.em.block_groups import Group, load_group, run_e_step
 from pmflib.em.members import merge_each
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks

@@ -31,7 +31,8 @@ import numpy as np
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.em.block_groups import count_group, merge_tables, run_e_step
+from pmflib.counting.stored_pairs import count_group, merge_tables
+from pmflib.em.block_groups import run_e_step
 from pmflib.em.members import merge_each
 from pmflib.model.sampling import sample_codes
 from pmflib.running.clients import open_client, start_workers
