@@ -35,7 +35,8 @@ from pmflib.schema import Schema
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import build_artefact, load_schema, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 PAIRS_VERSION = 1
 ANNOTATORS_VERSION = 2

@@ -30,7 +30,8 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
 from pmflib.store.run_records import name_labelling, write_run
 from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 CENSUS_VERSION = 1
 VERSION = 8

@@ -14,7 +14,8 @@ from pmflib.fitting.from_pairs import Method
 from pmflib.fitting.from_pairs import fit as fit_counts
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.stage import build_artefact, open_store, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, stage
 
 VERSION = 6
 

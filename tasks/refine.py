@@ -37,7 +37,8 @@ from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import BlockReference
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 6
 

@@ -14,7 +14,8 @@ from pmflib.model import JointPMF
 from pmflib.model.stored_predictions import answer_stored, score_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_partitions
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 1
 
@@ -60,22 +61,21 @@ def score(
             n_samples = score_stored(client, parts, fitted, targets, folder, show)
         return {"samples": n_samples, "targets": list(targets)}
 
-    entry = build_artefact(
+    return build_artefact(
         store,
         "predictions",
         inputs={"dataset": dataset, "model": model},
         options={"targets": list(targets)},
         version=VERSION,
         write=write,
-    )
-    return entry.reference
+    ).reference
 
 
 @stage(name="answer")
 def answer(
     config: PipelineConfig, dataset: Reference, model: Reference, questions: str, address: str = ""
 ) -> Reference:
-    """Answer questions (sample, variable) from what the dataset knows of each sample.
+    """Answer questions, each about a variable of a sample, from what the dataset knows of the sample.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def answer(
 
     Returns
     -------
-    Reference to a folder with the file that `answer_stored` writes; the entry's summary holds what it returns.
+    Reference to a folder with the table that `answer_stored` writes; the entry's summary is what it returns.
 
     Raises
     ------
@@ -108,12 +108,11 @@ def answer(
         with open_workers(config, address) as (client, _):
             return answer_stored(client, parts, fitted, asked, folder, show)
 
-    entry = build_artefact(
+    return build_artefact(
         store,
         "answers",
         inputs={"dataset": dataset, "model": model, "questions": raw},
         options={"source": config.source.model_dump(mode="json", exclude={"path", "missing"})},
         version=VERSION,
         write=write,
-    )
-    return entry.reference
+    ).reference
