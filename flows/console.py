@@ -24,7 +24,7 @@ ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeli
 
 @contextmanager
 def orchestrated(config: PipelineConfig, as_json: bool) -> Iterator[None]:
-    """Have a Prefect API and, for a person, progress bars while a flow runs."""
+    """Open a Prefect API and, unless the output is JSON, show progress while a flow runs."""
     # the server starts at once, and is ready when the imports below are done
     api = prefect_api(Path(config.resolve(config.store.path)) / ".prefect")
     from flows.display import show_progress
@@ -39,7 +39,7 @@ def print_json(value: Any) -> None:
 
 
 def show_facts(facts: dict[str, Any], as_json: bool) -> None:
-    """Print what a run found: tables for a person, or JSON."""
+    """Print the facts of a run: tables, or JSON."""
     from flows.display import make_facts_tables
 
     if as_json:

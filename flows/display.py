@@ -1,4 +1,4 @@
-"""What a person sees: progress while a flow runs, tables at its end."""
+"""The terminal: progress while a flow runs, tables at its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tasks.progress import Progress as StageProgress
 from tasks.progress import listen
 
 LINE_SECONDS = 30.0
-"""Between lines on a stage that is under way, where there is no terminal."""
+"""Seconds between lines on a running stage, where there is no terminal."""
 
 VARIABLES_SHOWN = 8
-"""Of the variables that had values which are no level."""
+"""Variables with unknown levels that are listed, at most."""
 
 ROWS = {
     "samples": "samples",
@@ -66,22 +66,22 @@ class _LinePrinter:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began: dict[str, float] = {}
-        self._spoke = time.monotonic()
+        self._started: dict[str, float] = {}
+        self._printed = time.monotonic()
 
     def __call__(self, progress: StageProgress) -> None:
         now = time.monotonic()
-        began = self._began.setdefault(progress.stage, now)
+        started = self._started.setdefault(progress.stage, now)
         done = progress.done >= progress.total
-        if not done and now < max(began, self._spoke) + LINE_SECONDS:
+        if not done and now < max(started, self._printed) + LINE_SECONDS:
             return
-        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {now - began:,.0f} s"
+        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {now - started:,.0f} s"
         text = f", {progress.text}" if progress.text else ""
         self._console.print(line + text, markup=False, highlight=False, soft_wrap=True)
-        self._spoke = now
+        self._printed = now
         if done:
-            # a stage may come again, as when the live model is evaluated
-            del self._began[progress.stage]
+            # a stage may run again, as when the live model is evaluated
+            del self._started[progress.stage]
 
 
 class _BarDrawer:
@@ -94,7 +94,7 @@ class _BarDrawer:
     def __call__(self, progress: StageProgress) -> None:
         if progress.stage not in self._known:
             self._known[progress.stage] = self._bars.add_task(progress.stage, total=None, text="")
-        # of a single unit nothing can be seen but that it is under way: the bar moves to and fro
+        # a single unit has no progress: the bar moves to and fro
         known = progress.total > 1 or progress.done
         self._bars.update(
             self._known[progress.stage],
@@ -105,13 +105,13 @@ class _BarDrawer:
 
 
 def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
-    """Table of values for a person under its title; numbers are shortened and set to the right."""
+    """Table of values under its title; numbers are shortened and aligned to the right."""
     table = Table()
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        # texts come from the data: a "[" in them is no markup
+        # texts of the data: a "[" in them is no markup
         table.add_row(*(Text(format_value(value)) for value in row))
     # a title of the table itself would be cut to the table's width
     return Group("", Text(title, style="bold"), table)

@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> ModuleType:
-    # with it come parts of SciPy and Arrow that take longer to load than all the rest
+    # it loads parts of SciPy and Arrow, which take longer than all the rest
     if name == "crowd":
         return importlib.import_module("pmflib.crowd")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

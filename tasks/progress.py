@@ -1,4 +1,4 @@
-"""Progress of the stages, for whoever listens in this process."""
+"""Progress of the stages, for listeners in this process."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def answer(
     Raises
     ------
     ConfigError, SourceError
-        If questions cannot be asked of this source, or read.
+        If the source is not laid out long, or the questions cannot be read.
     """
     store = open_store(config)
     fitted = JointPMF.load(store.locate(model) / "model")
@@ -103,10 +103,10 @@ def answer(
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        asked = read_questions(source, fitted.schema, config.source)
+        wanted = read_questions(source, fitted.schema, config.source)
         parts, show = list_partitions(store, dataset), partial(report, "answer")
         with open_workers(config, address) as (client, _):
-            return answer_stored(client, parts, fitted, asked, folder, show)
+            return answer_stored(client, parts, fitted, wanted, folder, show)
 
     return build_artefact(
         store,

@@ -1,4 +1,4 @@
-"""Verbs that run pipelines: run, demo, status."""
+"""Commands that run pipelines: run, demo, status."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _build_all(
     n_items, n_done, n_rows = len(items), 0, 0
 
     def show() -> None:
-        # the last report comes below, with the rows of all items
+        # the last report is below, with the rows of all items
         if n_done < n_items:
             on_step(name, n_done, n_items, n_rows)
 

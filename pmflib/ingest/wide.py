@@ -41,7 +41,7 @@ def encode_wide(
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples without identifiers.
 
-    Columns that are no variable are passed over.
+    Columns that are no variable are ignored.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def encode_wide(
     folder
         Folder, made if need be; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
     on_rows
-        Called with the number of rows of each batch that was dealt with: progress.
+        Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
@@ -112,12 +112,12 @@ def spill_wide(
     folder
         Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
     on_rows
-        Called with the number of rows of each batch that was dealt with: progress.
+        Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. What is encoded here comes
-    into `assemble_bucket`: see `combine_accounts`.
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. The rows encoded here
+    enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from pmflib.errors import ConfigError
 from pmflib.running.processors import count_processors
 
 Client = Any
-"""A Dask client; None stands for this thread alone."""
+"""A Dask client, or None to work in this thread alone."""
 
 _END_QUIETLY = """
 import logging, signal

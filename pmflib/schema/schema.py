@@ -24,7 +24,7 @@ from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variab
 class Schema:
     """Variables in order: names, levels, cardinalities, offsets.
 
-    Cardinalities come from here, never from the data at hand, so that counts of any two partitions add up.
+    Cardinalities are those of the schema, never of the data at hand, so that counts of any two partitions add up.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Schema:
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
     ) -> IntArray:
-        """Codes of a table in memory; columns that are no variable are passed over.
+        """Codes of a table in memory; columns that are no variable are ignored.
 
         Parameters
         ----------
