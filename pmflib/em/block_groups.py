@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import Block
 from pmflib.counting.adding import add_blocks
 from pmflib.em.duplicates import merge_duplicates
@@ -16,7 +16,6 @@ from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import EMStatistics, ScoreBlock, em_statistics, take_logs
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import HeldOutScores, choose_hidden, score_hidden
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.sample_blocks import BlockReference, read_blocks
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
@@ -60,7 +59,7 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
     return total
 
 
-def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list[EMStatistics]:
+def run_e_step(group: Group, offsets: IntArray, models: Sequence[Parameters]) -> list[EMStatistics]:
     """Sufficient statistics of a group under each of several models; the blocks are read once."""
     logs = [take_logs(*model) for model in models]
     return merge_each(
@@ -69,7 +68,11 @@ def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list
 
 
 def judge_group(
-    group: Group, offsets: IntArray, score: ScoreBlock, models: Sequence[Model], target: int | None
+    group: Group,
+    offsets: IntArray,
+    score: ScoreBlock,
+    models: Sequence[Parameters],
+    target: int | None,
 ) -> FloatArray:
     """Sums of the scores of a group."""
     logs = [take_logs(*model) for model in models]
