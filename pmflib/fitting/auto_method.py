@@ -12,13 +12,12 @@ from itertools import islice
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.arrays import FloatArray, Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import RankError
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round, deal_rounds
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spa import fit_spa

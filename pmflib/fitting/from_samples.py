@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import IntArray, Parameters
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import Samples
@@ -29,7 +29,6 @@ from pmflib.fitting.starts import Starts
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -157,7 +156,7 @@ class _Task:
     schema: Schema
     rank: int
     options: Options
-    made: Mapping[str, Model]
+    made: Mapping[str, Parameters]
     seed: int
     limits: _Limits
     target: int | None = None
@@ -209,7 +208,7 @@ def _fit_all(task: _Task, codes: IntArray) -> FitResult:
 def report_em(
     schema: Schema,
     recipe: Recipe,
-    model: Model,
+    model: Parameters,
     state: EMState,
     starts: Starts,
     notes: tuple[str, ...] = (),
