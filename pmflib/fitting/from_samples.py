@@ -16,7 +16,7 @@ from pmflib.em.in_memory import Samples
 from pmflib.em.loop import EMState
 from pmflib.em.members import Runs
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
-from pmflib.fitting.from_pairs import FitResult, Method
+from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import (
     KINDS_OF_MEMBERS,
     Options,
@@ -44,7 +44,7 @@ def fit_em(
     rank: int | None = None,
     schema: Schema | None = None,
     validation: object | None = None,
-    start: Method = "auto",
+    start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
     max_passes: int = 200,
@@ -274,7 +274,7 @@ def check_can_start(model: JointPMF) -> None:
         )
 
 
-def _check_options(model: JointPMF | None, rank: int | None, start: Method, members: int) -> None:
+def _check_options(model: JointPMF | None, rank: int | None, start: str, members: int) -> None:
     if (model is None) == (rank is None):
         raise PmfError(
             f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"

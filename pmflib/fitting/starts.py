@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import cast
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.loop import open_for_em
-from pmflib.fitting.from_pairs import Method, fit
+from pmflib.fitting.from_pairs import fit
 from pmflib.solvers.pairs.random_start import start_random
 
 
@@ -70,7 +69,7 @@ class Starts:
     def _draw(self, kind: str, rng: np.random.Generator) -> Parameters:
         if kind == "random":
             return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
-        found = fit(self._load_counts(), self._rank, method=cast(Method, kind), rng=rng)
+        found = fit(self._load_counts(), self._rank, method=kind, rng=rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[kind] = found.method
         model = found.model.prior, found.model.factors
