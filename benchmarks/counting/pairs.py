@@ -1,7 +1,7 @@
 """Pair counting against its peers and against the limits of the machine.
 
-    python -m benchmarks.counting.pairs --json counting.json        # all settings, all peers that are installed
-    python -m benchmarks.counting.pairs --short                     # a minute; fails below half a target
+    python -m benchmarks.counting.pairs --json counting.json  # all settings, all peers that are installed
+    python -m benchmarks.counting.pairs --short  # a minute; fails below half a target
 
 One thread, process CPU time, peers and pmflib taking turns in one process, medians. Blocks are those of the
 pipeline, and kernels are compiled before. X marks a time extrapolated from fewer rows or pairs. The limit is one
@@ -155,6 +155,7 @@ def run_setting(
     blocks = split_blocks(codes, offsets, sparse)
     ours = build_ours(blocks, offsets)
     upper = ours()
+    assert upper is not None
     expected = upper + np.triu(upper, 1).T
     result = Result(name, choose_method(blocks[0], offsets), targets=targets)
     runs: dict[str, tuple[Run, float]] = {}
@@ -252,9 +253,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", default="", help="settings whose name holds this text")
     options = parser.parse_args()
-    counting_plan.COMPILE_NS.update(
-        planes=0, tiles=0
-    )  # a long job's choice from the first block on
+    # a long job's choice from the first block on
+    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
     limits = measure_limits()
     print(f"read {limits[0] / 1e6:.1f} GB/s, AND + number of ones {limits[1] / 1e6:.1f} Gword/s")
     rounds = 3 if options.short else 5

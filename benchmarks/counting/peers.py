@@ -116,7 +116,7 @@ def build_scipy(codes: np.ndarray, cardinalities: np.ndarray, n_pairs: int) -> R
 
     def run() -> np.ndarray:
         matrix = to_csr(codes, cardinalities)
-        return (matrix.T @ matrix).toarray()
+        return np.asarray((matrix.T @ matrix).toarray())
 
     return run
 
@@ -144,7 +144,7 @@ def build_one_hot(codes: np.ndarray, cardinalities: np.ndarray, n_pairs: int) ->
             if codes.min() >= 0
             else encoder.fit(np.maximum(codes, 0)).transform(codes)
         )
-        return (matrix.T @ matrix).toarray()
+        return np.asarray((matrix.T @ matrix).toarray())
 
     return run
 

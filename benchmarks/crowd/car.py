@@ -50,7 +50,7 @@ ON_PAIRS: dict[str, MomentMethod] = {
     "CNMF": "cnmf",
 }
 WITH_EM = ("RobSymNMF", "DesSymNMF")
-ON_ANSWERS = {
+ON_ANSWERS: dict[str, Any] = {
     "MV-EM": "mv_em",
     "Majority Voting": "majority",
     "Dawid-Skene, full EM": "dawid_skene",
@@ -158,7 +158,7 @@ def show_car(path: Path, reference: Path, trials: int) -> None:
         answers = read_answers(table, classes=range(len(CLASSES)))
         score, score_ties = measure(answers, actual)
         found = {name: run_baseline(name, answers) for name in BASELINES if name not in BINARY}
-        theirs.append({name: score(one.posterior) for name, one in found.items()})
+        theirs.append({name: score(one.posterior) for name, one in found.items() if one})
         on_answers = {
             name: (score_ties if how == "majority" else score)(aggregate(answers, how).posterior)
             for name, how in ON_ANSWERS.items()

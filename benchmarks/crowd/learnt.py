@@ -2,12 +2,12 @@
 
     python -m benchmarks.crowd.learnt ../shared/data [--seeds 4] [--first 0]
 
-prints what `crowd_stress` prints, of logs whose tasks are samples of nltcs and plants: a class is what two or more
+prints what `stress` prints, of logs whose tasks are samples of nltcs and plants: a class is what two or more
 variables of a sample are, an annotator a naive Bayes classifier that sees some of the others and was trained on few
 samples, some of them mislabelled. Annotators who see the same make the same mistakes: no generator of ours says how
 answers depend on each other. Logs on which majority vote errs on less than 3 % or more than 60 % are left out.
 
-They are harder than those of `crowd_stress`: no matrix says what annotators know. No constant was chosen on them; that
+They are harder than those of `stress`: no matrix says what annotators know. No constant was chosen on them; that
 the default keeps its two kinds of tasks, and is no average of several fits, was confirmed by others like them.
 """
 
@@ -88,7 +88,7 @@ def draw_log(
     guessing = rng.choice([0.0, 0.5, 1.0])
     for one in range(n_workers):
         mine = worker == one
-        n_seen = min(rng.integers(least, most + 1), others.size)
+        n_seen = min(int(rng.integers(least, most + 1)), others.size)
         seen = rng.choice(others, n_seen, replace=False, p=fame / fame.sum())
         shown = rng.choice(training, n_trained)
         noise = rng.integers(n_classes, size=n_trained)
@@ -118,11 +118,12 @@ def main() -> None:
     data = {name: read_samples(options.folder, name) for name in DATA}
     rows: list[Row] = []
     for seed in range(options.first, options.first + options.seeds):
-        for place, (shape, (n_tasks, *sizes, _)) in enumerate(SHAPES.items()):
+        for place, (shape, sizes) in enumerate(SHAPES.items()):
             for name, samples in data.items():
                 rng = np.random.default_rng([seed, place, *name.encode()])
-                table, truth = draw_log(samples, n_tasks, *sizes, rng)
-                row = {"shape": shape, "flavour": name, "seed": seed} | compare(table, truth)
+                n_tasks, n_workers, n_classes, n_labels, _ = sizes
+                table, truth = draw_log(samples, n_tasks, n_workers, n_classes, n_labels, rng)
+                row: Row = {"shape": shape, "flavour": name, "seed": seed} | compare(table, truth)
                 rows += [row] if LIMITS[0] <= row["majority"] <= LIMITS[1] else []
     show(rows)
 

@@ -32,7 +32,7 @@ import numpy as np
 from pmflib.crowd import aggregate, read_answers
 from pmflib.synthetic.scenarios import Flavour, draw_crowd
 
-SHAPES = {
+SHAPES: dict[str, tuple[int, int, int, float, bool]] = {
     "2 classes, 164 workers, 10 answers": (800, 164, 2, 10, False),
     "2 classes, 400 workers, 4.6 answers": (4000, 400, 2, 4.6, False),
     "2 classes, 200 workers, 5 answers": (1000, 200, 2, 5, False),
@@ -64,7 +64,7 @@ SHAPES = {
     "4 classes, 1,000 answers of each worker": (4000, 20, 4, 5, False),
     "3 classes, 2,500 answers of each worker": (6000, 12, 3, 5, False),
 }
-METHODS = ("auto", "dawid_skene", "one_coin", "balanced", "mv_em")
+METHODS: tuple[Any, ...] = ("auto", "dawid_skene", "one_coin", "balanced", "mv_em")
 Row: TypeAlias = dict[str, Any]
 MANY_TASKS = 1000
 """Tasks from which on a point is hardly chance."""
@@ -83,9 +83,9 @@ def score_tasks(posterior: np.ndarray, classes: list[int], truth: np.ndarray) ->
 
 def measure(place: int, flavour: Flavour, seed: int) -> Row:
     """What `compare` finds of a drawn log."""
-    *sizes, rare = list(SHAPES.values())[place]
+    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[place]
     rng = np.random.default_rng([seed, place, *flavour.encode()])
-    crowd = draw_crowd(*sizes, rng, flavour=flavour, rare=rare)
+    crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, flavour=flavour, rare=rare)
     names = {"shape": list(SHAPES)[place], "flavour": flavour, "seed": seed}
     return names | compare(crowd.answers, crowd.truth)
 

@@ -9,7 +9,14 @@ import numpy as np
 
 from benchmarks.crowd.baselines.methods import WITH_CONFUSION, run_baseline
 from benchmarks.crowd.noiseless import measure_freedom, measure_noiseless
-from benchmarks.crowd.published_tables import AGAIN, OURS, Numbers, average, read_published, show
+from benchmarks.crowd.published_tables import (
+    AGAIN_SYNTHETIC,
+    OURS,
+    Numbers,
+    average,
+    read_published,
+    show,
+)
 from pmflib.crowd import Answers, aggregate, read_answers
 from pmflib.crowd.aggregation import fit_annotators
 from pmflib.solvers.crowd.annotator_model import Annotators, Rule
@@ -26,6 +33,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "CNMF-EM": ("cnmf", SETTLED),
     "default": ("auto", {}),
 }
+ON_PAIRS: dict[str, Any] = {"RobSymNMF": "robust", "DesSymNMF": "designated"}
 TRUTH = "EM from the truth"
 
 
@@ -43,8 +51,14 @@ def measure_methods(crowd: Crowd, answers: Answers) -> dict[str, float]:
 
 def measure_baselines(crowd: Crowd, answers: Answers) -> dict[str, float]:
     """Mean squared error of the baselines that estimate confusion matrices."""
-    found = {name: run_baseline(name, answers) for name in WITH_CONFUSION}
-    return {name: crowd.measure(one.prior, one.confusion) for name, one in found.items()}
+    errors = {}
+    for name in WITH_CONFUSION:
+        found = run_baseline(name, answers)
+        assert found is not None
+        assert found.prior is not None
+        assert found.confusion is not None
+        errors[name] = crowd.measure(found.prior, found.confusion)
+    return errors
 
 
 def take_medians(trials: list[dict[str, float]]) -> dict[str, float]:
@@ -73,7 +87,7 @@ def show_synthetic(reference: Path, trials: int) -> None:
                 mine.append(measure_methods(crowd, answers))
                 theirs.append(measure_baselines(crowd, answers))
             paper = published["ds-7", f"synthetic M=25 K=3 p=0.3 N={n}"]
-            again = {name: values[place] for name, values in AGAIN["synthetic"].items()}
+            again = {name: values[place] for name, values in AGAIN_SYNTHETIC.items()}
             columns = {
                 "published": paper,
                 "again": again if version == "code" else {},
@@ -118,7 +132,7 @@ def show_hidden(paper: Numbers, version: Version, share: float, trials: int) -> 
     mine = [
         {
             name: measure_noiseless(how, share, version, np.random.default_rng([trial, 6]))
-            for name, how in (("RobSymNMF", "robust"), ("DesSymNMF", "designated"))
+            for name, how in ON_PAIRS.items()
         }
         for trial in range(trials)
     ]

@@ -7,7 +7,7 @@
 
 prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product and all workers of dog; table 7;
 table 6; table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other
-people's methods on the same answers, from `crowd_baselines` and, where it is installed, crowd-kit; "ours" this package.
+people's methods on the same answers, from `baselines` and, where it is installed, crowd-kit; "ours" this package.
 "s.e." is the standard error of a mean over trials, which is large where few of them have most of the error; below a
 table of real logs, of the difference of two methods over the tasks. "each" matches columns with classes for every
 annotator by itself, as the released code does on real data. "-EM" of ours goes on from co-occurrences, from the votes,
@@ -45,7 +45,7 @@ LOGS = {
 """Folder, how many of the busiest workers, and table and column."""
 
 
-def read_log(folder: Path, name: str, busiest: int | None = None) -> tuple[Answers, dict[str, Any]]:
+def read_log(folder: Path, name: str, busiest: int | None = None) -> tuple[Answers, dict[Any, Any]]:
     """Answers, and the true label of each task."""
     if name == "labelme":
         codes = np.loadtxt(folder / name / "answers.txt", dtype=int)
@@ -154,18 +154,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tables", choices=("real", "synthetic", "noiseless", "car"))
-    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument(
+        "data", nargs="?", type=Path, help="folder of real logs, or the file of cars"
+    )
+    parser.add_argument("reference", type=Path, help="published figures, dawid-skene.csv")
     parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
+    if options.data is None and options.tables in ("real", "car"):
+        parser.error(
+            f"{options.tables} reads data: name the folder of real logs, or the file of cars"
+        )
     warnings.simplefilter("ignore")
     if options.tables == "real":
-        show_real(*options.paths)
+        show_real(options.data, options.reference)
     elif options.tables == "synthetic":
-        show_synthetic(*options.paths, options.trials)
+        show_synthetic(options.reference, options.trials)
     elif options.tables == "noiseless":
-        show_noiseless(*options.paths, options.trials)
+        show_noiseless(options.reference, options.trials)
     else:
-        show_car(*options.paths, options.trials)
+        show_car(options.data, options.reference, options.trials)
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ def main() -> None:
     print(f"passes {facts['passes']}, converged {facts['converged']}")
     print(f"label error {facts['error']:.4f}, majority vote {facts['error_majority']:.4f}")
     passes = compare_passes(workers, labels, options.repeats)
-    for peer, value in passes.items():
-        ratio = value / passes["pmflib"]
-        print(f"pass: {peer:10} {value:10.1f} ns per answer, {ratio:8.1f} times ours")
+    for peer, spent in passes.items():
+        ratio = spent / passes["pmflib"]
+        print(f"pass: {peer:10} {spent:10.1f} ns per answer, {ratio:8.1f} times ours")
     if options.json:
         options.json.write_text(json.dumps({**facts, "passes_ns": passes}, indent=1))
 

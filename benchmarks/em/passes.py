@@ -41,7 +41,7 @@ from pmflib.kernels.llvm.lanes import make_lanes
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 OURS, LIMIT = "pmflib", "limit"
-TARGETS = {
+TARGETS: dict[str, dict[str, float]] = {
     "a": {"numpy": 15, "scipy": 8, "stepmix": 25, "pomegranate": 100},
     "b": {"numpy": 10, "scipy": 8, "stepmix": 25, "pomegranate": 100},
     "b p=0.1": {"scipy": 6, "stepmix": 90},

@@ -22,15 +22,15 @@ MIN_RATINGS = 5
 
 def read_log(path: Path) -> np.ndarray:
     """User, movie, rating and time of each rating of a MovieLens folder: float64 of shape (n_ratings, 4)."""
-    for name, options in (
-        ("u.data.gz", {}),
-        ("u.data", {}),
-        ("ratings.csv", {"delimiter": ",", "skiprows": 1}),
+    for name, delimiter, n_heads in (
+        ("u.data.gz", None, 0),
+        ("u.data", None, 0),
+        ("ratings.csv", ",", 1),
     ):
         file = path / name
         if file.exists():
             with gzip.open(file, "rt") if name.endswith(".gz") else file.open() as stream:
-                return np.loadtxt(stream, **options)  # type: ignore[arg-type]
+                return np.loadtxt(stream, delimiter=delimiter, skiprows=n_heads)
     raise SystemExit(f"{path} has neither u.data, u.data.gz nor ratings.csv")
 
 
@@ -54,4 +54,4 @@ def make_table(log: np.ndarray, movies: np.ndarray) -> np.ndarray:
     columns = order[np.searchsorted(movies[order], log[:, 1])]
     table = np.zeros((users.size, movies.size), np.int64)
     table[rows, columns] = np.floor(log[:, 2] + 0.5)
-    return table[(table > 0).sum(axis=1) >= MIN_RATINGS]
+    return np.asarray(table[(table > 0).sum(axis=1) >= MIN_RATINGS])

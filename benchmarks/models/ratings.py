@@ -192,7 +192,7 @@ def judge(split: Split, guesses: Iterable[Guess]) -> Guess:
 def average_best(found: list[tuple[float, Guess]]) -> Guess:
     """The mean of the guesses of least error."""
     best = sorted(found, key=lambda pair: pair[0])[:BEST]
-    return np.mean([guess for _, guess in best], axis=0)
+    return np.asarray(np.mean([guess for _, guess in best], axis=0))
 
 
 def predict_linearly(model: pmf.JointPMF, train: np.ndarray) -> list[Guess]:
@@ -230,7 +230,7 @@ def _krige(mean: np.ndarray, covariance: np.ndarray, train: np.ndarray) -> Guess
     total = np.einsum("ujk,uk->j", precision, train)
     mean = np.linalg.solve(precision.sum(axis=0) + ridge, total + ridge @ mean)
     weights = np.einsum("ujk,uk->uj", precision, held * (train - mean))
-    return np.clip(mean + weights @ covariance, 1, LEVELS)
+    return np.asarray(np.clip(mean + weights @ covariance, 1, LEVELS))
 
 
 def fit_published(split: Split, method: str) -> Guess:

@@ -1,7 +1,7 @@
 """What Dask costs: CPU of the kernels alone, as a share of the CPU of everything.
 
-    python -m benchmarks.pipeline.dask_efficiency                      # a few minutes
-    python -m benchmarks.pipeline.dask_efficiency --only threads       # processes are the slower half
+    python -m benchmarks.pipeline.dask_efficiency  # a few minutes
+    python -m benchmarks.pipeline.dask_efficiency --only threads  # processes are the slower half
 
 Counting and an EM pass (30 variables of 5 levels, rank 20) as maps over groups of blocks, by two threads of this
 process and by two worker processes. First over groups in the memory of the workers, of a given time of kernel each;
@@ -17,7 +17,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -44,8 +46,8 @@ from pmflib.synthetic.datasets import planted_factors
 FOLDS_AHEAD = 4
 """Folds under way at a time, as in the stage that counts."""
 SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
-MODEL = planted_factors(SCHEMA.cardinalities, RANK, np.random.default_rng(0))
-WORKS: dict[str, tuple[Callable, Callable, tuple]] = {
+MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))
+WORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "counting": (count_group, merge_tables, (SCHEMA.offsets,)),
     "EM": (run_e_step, merge_each, (SCHEMA.offsets, [MODEL])),
 }
@@ -70,7 +72,7 @@ def load_made(item: tuple[int, list[int]]) -> list[Block]:
 
 def _choose_compiled() -> None:
     """Choose kernels as a long job does, from the first block on."""
-    counting_plan.COMPILE_NS.update(planes=0, tiles=0)
+    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
 
 
 def cpu_seconds() -> float:
@@ -93,7 +95,7 @@ def choose_sizes(name: str, seconds: float) -> list[int]:
     sizes = [full]
     for _ in range(3):
         group = make_group(0, sizes)
-        taken = min(measure(lambda group=group: function(group, *shared)) for _ in range(7))
+        taken = min(measure(partial(function, group, *shared)) for _ in range(7))
         rows = int(sum(sizes) * seconds / taken)
         sizes = [full] * (rows // full) + ([rows % full] if rows % full else [])
     return sizes

@@ -22,6 +22,7 @@ from pmflib.config import make_source
 from pmflib.config.draft import draft_config
 from pmflib.schema import Schema, Variable
 from pmflib.synthetic.datasets import planted_factors, write_rating_log
+from pmflib.synthetic.raw_logs import Format
 
 N_ITEMS = 1000
 RATINGS_EACH = 40
@@ -60,7 +61,7 @@ def main() -> None:
         )
 
 
-def measure(n_rows: int, form: str) -> dict[str, float]:
+def measure(n_rows: int, form: Format) -> dict[str, float]:
     """Ingest one log in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -47,27 +47,27 @@ def main() -> None:
     options = parser.parse_args()
     times: dict[str, list[float]] = {}
 
-    def note(name: str, call: Callable[[], object]) -> None:
+    def note(name: str, call: Callable[..., None], *words: str, **environment: str) -> None:
         start = time.perf_counter()
-        call()
+        call(*words, **environment)
         times.setdefault(name, []).append(time.perf_counter() - start)
 
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         for repeat in range(options.repeats):
             plain, embedded = make(root / f"plain{repeat}"), make(root / f"embedded{repeat}")
-            note("plain functions, no Prefect", lambda plain=plain: python("-c", PLAIN, plain))
-            note("embedded server, fresh history", lambda embedded=embedded: pmf(embedded))
-            note(
-                "embedded server, everything done already", lambda embedded=embedded: pmf(embedded)
-            )
+            note("plain functions, no Prefect", python, "-c", PLAIN, plain)
+            note("embedded server, fresh history", pmf, embedded)
+            note("embedded server, everything done already", pmf, embedded)
         with server(root / "server") as url:
             for repeat in range(options.repeats):
                 config = make(root / f"served{repeat}")
-                note("running server", lambda config=config: pmf(config, PREFECT_API_URL=url))
+                note("running server", pmf, config, PREFECT_API_URL=url)
                 note(
                     "running server, everything done already",
-                    lambda config=config: pmf(config, PREFECT_API_URL=url),
+                    pmf,
+                    config,
+                    PREFECT_API_URL=url,
                 )
     for name, seconds in times.items():
         print(

@@ -38,7 +38,7 @@ def main() -> None:
         start_workers(ClusterConfig(processes=True, workers=2)) as address,
         open_client(address) as client,
     ):
-        run_blocks(client, count_blocks, [[block(0)]], sum)
+        run_blocks(client, count_blocks, [[block(0)]], add)
         for n_blocks in options.blocks:
             blocks = [block(place) for place in range(n_blocks)]
             measure("grouped", client, group_blocks(blocks), n_blocks)
@@ -56,13 +56,18 @@ def count_blocks(group: Sequence[BlockReference]) -> int:
     return sum(one.n_observed for one in group)
 
 
+def add(counts: Sequence[int]) -> int:
+    """Sum of the counts of some groups."""
+    return sum(counts)
+
+
 def measure(
     name: str, client: object, groups: Sequence[Sequence[BlockReference]], n_blocks: int
 ) -> None:
     """Run one map and merge tree, check its result, and print what it took."""
     me = psutil.Process()
     memory, cpu, start = me.memory_info().rss, sum(me.cpu_times()[:2]), time.perf_counter()
-    total = run_blocks(client, count_blocks, groups, sum)
+    total = run_blocks(client, count_blocks, groups, add)
     seconds = time.perf_counter() - start
     assert total == n_blocks * CELLS
     n_tasks, level = len(groups), len(groups)

@@ -1,7 +1,7 @@
 """Time and memory against the number of samples: linear, and flat.
 
-    python -m benchmarks.pipeline.scaling                              # 1e5 to 1e7 samples, a few minutes
-    python -m benchmarks.pipeline.scaling --largest 1e8                # 3 GB of codes, streamed from 1.1 GB of blocks
+    python -m benchmarks.pipeline.scaling  # 1e5 to 1e7 samples, a few minutes
+    python -m benchmarks.pipeline.scaling --largest 1e8  # 3 GB of codes, streamed from 1.1 GB of blocks
 
 Samples of 30 variables with 5 levels, 90 % observed, are drawn from a planted model and written as the pipeline
 writes them. For each size a process of its own counts all pairs, fold by fold, and makes EM passes of rank 20, both as
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def write_samples(folder: Path, n_rows: int) -> None:
     """Draw samples and write them, in memory that does not grow with their number."""
     schema = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
     rng = np.random.default_rng(0)
-    prior, factors = planted_factors(schema.cardinalities, RANK, rng)
+    prior, factors = planted_factors([N_LEVELS] * N_VARIABLES, RANK, rng)
     folder.mkdir(parents=True)
     for first in range(0, n_rows, PARTITION_ROWS):
         writer = SampleWriter(folder / f"part-{first:010}", schema, sparse=False)
@@ -89,9 +90,9 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
     blocks = list_samples(folder)
     folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
     groups = group_blocks(blocks)
-    model = planted_factors(schema.cardinalities, RANK, np.random.default_rng(1))
+    model = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(1))
     # what a long job chooses, from the first block on
-    counting_plan.COMPILE_NS.update(planes=0, tiles=0)
+    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
     cluster = ClusterConfig(processes=False, workers=1)
     with start_workers(cluster) as address, open_client(address) as client:
 
@@ -164,15 +165,23 @@ def main() -> None:
             shutil.rmtree(folder)
 
 
-def measure_apart(folder: Path, n_passes: int) -> dict[str, object]:
+def measure_apart(folder: Path, n_passes: int) -> dict[str, Any]:
     """Measure in a process of its own, whose peak of memory is of this size alone."""
-    words = [sys.executable, "-m", "benchmarks.pipeline.scaling", "--measure", str(folder), "--passes", str(n_passes)]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.pipeline.scaling",
+        "--measure",
+        str(folder),
+        "--passes",
+        str(n_passes),
+    ]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def print_line(found: dict) -> None:
+def print_line(found: dict[str, Any]) -> None:
     """Print what a process found."""
     text = f"{found['rows']:12,} |"
     for (cpu, _, peak), width in ((found["count"], 8), (found["em"], 9)):

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 
 IMPORTS = [
     "pmflib",
@@ -109,7 +110,7 @@ def main() -> None:
         )
 
 
-def run(before: str, call: str, environment: object) -> float:
+def run(before: str, call: str, environment: Mapping[str, str]) -> float:
     """CPU seconds of a call in a process of its own."""
     text = f"{before}\nimport time\nstart = time.process_time()\n{call}\nprint(time.process_time() - start)"
     words = [sys.executable, "-c", text]

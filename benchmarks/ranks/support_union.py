@@ -118,7 +118,7 @@ def run_interior(folder: Path) -> Panel:
         loss = cvxpy.sum_squares(moment / unit - moment / unit @ found) / 2
         penalty = 10.0**power / unit**2 * cvxpy.sum(cvxpy.norm(found, 2, axis=1))
         cvxpy.Problem(cvxpy.Minimize(loss + penalty)).solve(solver=cvxpy.CLARABEL)
-        norms = np.linalg.norm(found.value, axis=1)
+        norms = np.linalg.norm(np.asarray(found.value), axis=1)
         path.append((10.0**power, int((norms > 1e-6).sum())))
         print(f"  1e{power:+03d} {path[-1][1]:3d} rows in use")
     return make_path_panel("uncentred moment, interior point", path)
