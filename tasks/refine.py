@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import estimate_singles, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
@@ -33,7 +33,6 @@ from pmflib.running.clients import Client, count_threads
 from pmflib.running.grouping import group_blocks
 from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
 from pmflib.running.memory_plan import plan_em
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import BlockReference
@@ -208,7 +207,7 @@ def _evaluate_on(
     items = _keep_groups(client, blocks, spare)
     n_shares = -(-count_threads(client) // max(len(items), 1))
 
-    def evaluate(models: Sequence[Model]) -> list[EMStatistics]:
+    def evaluate(models: Sequence[Parameters]) -> list[EMStatistics]:
         if not items:
             return [EMStatistics.zero(len(factors), prior.size) for prior, factors in models]
         step = -(-len(models) // min(n_shares, len(models)))
@@ -230,14 +229,14 @@ class _HeldOutBlocks:
     offsets: IntArray
     target: int | None
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         shared = self.offsets, score, models, self.target
         return run_blocks(self.client, judge_group, self.groups, merge_scores, *shared)
 

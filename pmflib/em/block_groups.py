@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import Block
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import EMStatistics, ScoreBlock, em_statistics, take_logs
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.sample_blocks import BlockReference, read_blocks
 
 Group: TypeAlias = Sequence[BlockReference] | Sequence[Block]
@@ -33,7 +32,7 @@ def load_group(group: Sequence[BlockReference]) -> list[Block]:
     return list(iterate_distinct(group))
 
 
-def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list[EMStatistics]:
+def run_e_step(group: Group, offsets: IntArray, models: Sequence[Parameters]) -> list[EMStatistics]:
     """Sufficient statistics of a group under each of several models; the blocks are read once."""
     logs = [take_logs(*model) for model in models]
     return merge_each(
@@ -42,7 +41,11 @@ def run_e_step(group: Group, offsets: IntArray, models: Sequence[Model]) -> list
 
 
 def judge_group(
-    group: Group, offsets: IntArray, score: ScoreBlock, models: Sequence[Model], target: int | None
+    group: Group,
+    offsets: IntArray,
+    score: ScoreBlock,
+    models: Sequence[Parameters],
+    target: int | None,
 ) -> FloatArray:
     """Sums of the scores of a group."""
     logs = [take_logs(*model) for model in models]

@@ -13,33 +13,32 @@ from typing import Protocol
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.loop import EMState, run_em
 from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
+EvaluateModels = Callable[[Sequence[Parameters]], Sequence[EMStatistics]]
 """Sufficient statistics of a set of samples under each of several models of one rank."""
 
 
 class HeldOut(Protocol):
     """Held-out samples, as models are judged on them."""
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, nats per sample."""
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """What a sample gains on average by the first of two models, nats, and the standard error of that."""
 
 
-def join_members(models: Sequence[Model]) -> Model:
+def join_members(models: Sequence[Parameters]) -> Parameters:
     """Average of models, at least one, as one model: the mean of their probabilities, of summed rank."""
     prior = np.concatenate([prior for prior, _ in models]) / len(models)
     return prior, np.concatenate([factors for _, factors in models], axis=1)
 
 
-def split_members(model: Model, n_members: int) -> list[Model]:
+def split_members(model: Parameters, n_members: int) -> list[Parameters]:
     """Take apart what `join_members` made of models of one rank; priors sum to 1 again."""
     if n_members == 1:
         return [model]
@@ -114,7 +113,12 @@ class Runs:
     on_pass: Callable[[str, EMState], None] = lambda name, state: None
 
     def run(
-        self, name: str, starts: Sequence[Model], pseudo_count: float, *, stop_early: bool = True
+        self,
+        name: str,
+        starts: Sequence[Parameters],
+        pseudo_count: float,
+        *,
+        stop_early: bool = True,
     ) -> EMState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 

@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import IntArray, Parameters
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import Samples
 from pmflib.em.loop import EMState
 from pmflib.em.members import Runs
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
-from pmflib.fitting.from_pairs import FitResult, Method
+from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import (
     KINDS_OF_MEMBERS,
     Options,
@@ -29,7 +29,6 @@ from pmflib.fitting.starts import Starts
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -45,7 +44,7 @@ def fit_em(
     rank: int | None = None,
     schema: Schema | None = None,
     validation: object | None = None,
-    start: Method = "auto",
+    start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
     max_passes: int = 200,
@@ -157,7 +156,7 @@ class _Task:
     schema: Schema
     rank: int
     options: Options
-    made: Mapping[str, Model]
+    made: Mapping[str, Parameters]
     seed: int
     limits: _Limits
     target: int | None = None
@@ -209,7 +208,7 @@ def _fit_all(task: _Task, codes: IntArray) -> FitResult:
 def report_em(
     schema: Schema,
     recipe: Recipe,
-    model: Model,
+    model: Parameters,
     state: EMState,
     starts: Starts,
     notes: tuple[str, ...] = (),
@@ -275,7 +274,7 @@ def check_can_start(model: JointPMF) -> None:
         )
 
 
-def _check_options(model: JointPMF | None, rank: int | None, start: Method, members: int) -> None:
+def _check_options(model: JointPMF | None, rank: int | None, start: str, members: int) -> None:
     if (model is None) == (rank is None):
         raise PmfError(
             f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"

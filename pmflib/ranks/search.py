@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.ranks.folds import RankFit, RankFold, RankJob, fit_rank
-from pmflib.solvers.pairs.checks import Parameters
 
 # Ranks are told apart one by one up to here, then in steps of a tenth.
 _FINE = 30
