@@ -27,7 +27,7 @@ def orchestrated(config: PipelineConfig, as_json: bool) -> Iterator[None]:
     """Open a Prefect API and, unless the output is JSON, show progress while a flow runs."""
     # the server starts at once, and is ready when the imports below are done
     api = prefect_api(Path(config.resolve(config.store.path)) / ".prefect")
-    from flows.display import show_progress
+    from flows.progress_bars import show_progress
 
     with api, show_progress(Console(stderr=True, quiet=as_json)):
         yield
@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 def show_facts(facts: dict[str, Any], as_json: bool) -> None:
     """Print the facts of a run: tables, or JSON."""
-    from flows.display import make_facts_tables
+    from flows.tables import make_facts_tables
 
     if as_json:
         print_json(facts)
