@@ -47,6 +47,7 @@ EXIT_CODES: dict[type[PmfError], int] = {
     StoreError: 4,
     MemoryPlanError: 5,
 }
+"""Exit code of the command by the class of the error."""
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ ROWS = {
     "rows_encoded": "rows used",
     "rows_quarantined": "rows in quarantine",
 }
+"""Words for the keys of an account of rows, in the order shown."""
 
 
 def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:

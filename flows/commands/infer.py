@@ -16,6 +16,7 @@ from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
 
 NOTES_SHOWN = 20
+"""Notes for the reviewer that are printed, at most; the configuration holds all."""
 
 FAR = "../../.."
 """Prefix of a relative path that is too long to read; the full path is written instead."""

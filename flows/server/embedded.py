@@ -16,8 +16,11 @@ from pmflib.errors import StoreError
 from pmflib.store.artefacts import refuse_unwritable
 
 START_SECONDS = 120.0
+"""Longest wait for the server to answer, seconds."""
 DRAIN_SECONDS = 15.0
+"""Longest wait at the end for the server to store the history of the run, seconds."""
 STOP_SECONDS = 5.0
+"""Longest wait for the server to end by itself before it is killed, seconds."""
 
 _LAUNCH = "import sys; sys.path.append(sys.argv[1]); from flows.server.process import main; main()"
 

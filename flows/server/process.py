@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 GRACE_SECONDS = 4.0
+"""Time for the server to end after its parent, seconds; then its process exits."""
 
 
 def main() -> None:

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from prefect.events import Event
     from prefect.events.filters import EventFilter
 
-# The largest pages that the API gives.
 TASK_RUN_PAGE = 200
 EVENT_PAGE = 50
+"""Entries of the largest pages that the API gives."""
 POLL_SECONDS = 0.05
+"""Time between two requests to the server, seconds."""
 
 
 def wait_until_stored(since: datetime, timeout: float) -> bool:

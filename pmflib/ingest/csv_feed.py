@@ -10,6 +10,7 @@ import pyarrow as pa
 CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 MANGLED_AT_ONCE = 256
+"""Rows with text after a closing quotation mark that one scan returns, at most."""
 
 
 class CsvFeed:
@@ -68,7 +69,7 @@ class CsvFeed:
             part = np.frombuffer(data, np.uint8)[done:]
             stop, n_records, n_found = scan_records(part, self._delimiter, found)
             for before, start, end in found[:n_found].tolist():
-                text = as_text(data[done + start : done + end])
+                text = restore_text(data[done + start : done + end])
                 self._mangled[self._n_rows + before + 1] = text
             self._n_rows += n_records
             done += stop
@@ -80,7 +81,7 @@ def as_characters(data: bytes) -> bytes:
     return data if data.isascii() else data.decode("latin-1").encode("utf-8")
 
 
-def as_text(data: bytes) -> str:
+def restore_text(data: bytes) -> str:
     """Text of bytes that went through `as_characters`; bytes that are not UTF-8 are escaped with a backslash."""
     return data.decode("utf-8").encode("latin-1").decode("utf-8", "backslashreplace")
 

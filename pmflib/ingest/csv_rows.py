@@ -96,7 +96,7 @@ def _parse(
     wanted = [names[place] for place in places]
 
     def keep(row: pyarrow.csv.InvalidRow) -> str:
-        ragged.append((row.number, csv_feed.as_text(row.text.encode("utf-8"))))
+        ragged.append((row.number, csv_feed.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
     done = 0

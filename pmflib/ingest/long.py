@@ -97,7 +97,7 @@ class _LongEncoder:
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
         self._schema = schema
-        self._forgive = policy.on_unknown_level == "missing"
+        self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
         self._times = TimeReader()
         self._made_missing = np.zeros(schema.n_variables, np.int64)
@@ -115,7 +115,7 @@ class _LongEncoder:
         codes = self._values.encode(known, raw.batch.column(value))
         verdicts.mark((codes == UNDECODABLE) & (places >= 0), "not_utf8", value)
         unknown = (codes == UNKNOWN) & (places >= 0)
-        if not self._forgive:
+        if not self._unknown_as_missing:
             verdicts.mark(unknown, "unknown_level", value)
         columns: dict[str, Any] = {}
         if time:
@@ -124,9 +124,9 @@ class _LongEncoder:
             spill.metadata["time"] = str(self._times.format)
         variables = self._schema.variables
         kept = screen.sift(raw, verdicts, lambda row, column: variables[places[row]])
-        if self._forgive:
-            forgiven = known[unknown & verdicts.fits]
-            self._made_missing += np.bincount(forgiven, minlength=self._schema.n_variables)
+        if self._unknown_as_missing:
+            made_missing = known[unknown & verdicts.fits]
+            self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]

@@ -36,6 +36,7 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("raw", pa.string(), nullable=False),
     ]
 )
+"""Columns of a quarantine: see `QuarantineWriter.add`."""
 ROW_GROUP = 1 << 14
 """Rows of a row group: what the writer holds in memory."""
 

@@ -17,6 +17,7 @@ from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
 PARQUET_ROWS = 1 << 17
+"""Rows of a batch read from Parquet, at most."""
 
 
 def is_parquet(source: Source, config: SourceConfig) -> bool:

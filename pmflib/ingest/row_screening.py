@@ -66,7 +66,7 @@ class Verdicts:
         fits: BoolArray = self.reasons == FINE
         return fits
 
-    def of(self, row: int) -> tuple[str, int]:
+    def get(self, row: int) -> tuple[str, int]:
         """Reason and column of a row that is not fine."""
         return REASONS[self.reasons[row]], int(self._columns[row])
 
@@ -141,7 +141,7 @@ class Screen:
             names = raw.batch.schema.names
             fields = zip(*raw.batch.take(pa.array(bad)).to_pydict().values(), strict=True)
             for row, values in zip(bad.tolist(), fields, strict=True):
-                reason, column = verdicts.of(row)
+                reason, column = verdicts.get(row)
                 text = raw_text(values, self._delimiter)
                 broken = _Broken(
                     int(raw.rows[row]), reason, names[column], field_text(values[column]), text

@@ -19,11 +19,14 @@ from pmflib.schema import Schema
 BUCKET_BYTES = 16 << 20
 """Raw CSV that is dealt to one bucket, bytes: the second pass holds one bucket in memory."""
 MAX_BUCKETS = 4096
+"""Buckets of a dataset, at most: beyond, buckets are larger."""
 SPILL_BYTES = 32 << 20
 """Encoded rows that wait in memory before they are dealt to buckets, bytes."""
 
 ROWS_FILE = "rows.arrow"
+"""Encoded rows, in batches sorted by bucket."""
 CUTS_FILE = "cuts.npy"
+"""First row of each bucket in each batch, int64 of shape (n_batches, n_buckets + 1)."""
 LEVELS_FILE = "levels.json"
 """Variable and label of each level, where the rows were encoded with a part of the schema."""
 

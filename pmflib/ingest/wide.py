@@ -176,24 +176,24 @@ class _WideEncoder:
         used = {*schema.names, config.sample}
         self.ignored = [name for name in header if name not in used]
         self._schema = schema
-        self._forgive = policy.on_unknown_level == "missing"
+        self._unknown_as_missing = policy.on_unknown_level == "missing"
 
     def encode(self, raw: RawRows, verdicts: Verdicts, screen: Screen) -> tuple[IntArray, IntArray]:
         """Places of the rows that fit, int64, and their codes of shape (n_kept, n_variables)."""
         variables = self._schema.variables
         codes = np.empty((raw.batch.num_rows, len(variables)), self._schema.code_dtype)
-        forgiven: list[tuple[str, npt.NDArray[np.intp]]] = []
+        unknown: list[tuple[str, npt.NDArray[np.intp]]] = []
         for place, variable in enumerate(variables):
             column = variable.encode_column(raw.batch.column(place))
             if column.size and column.min() < MISSING:
                 verdicts.mark(column == UNDECODABLE, "not_utf8", place)
-                if self._forgive:
-                    forgiven.append((variable.name, np.flatnonzero(column == UNKNOWN)))
+                if self._unknown_as_missing:
+                    unknown.append((variable.name, np.flatnonzero(column == UNKNOWN)))
                 else:
                     verdicts.mark(column == UNKNOWN, "unknown_level", place)
             codes[:, place] = np.maximum(column, MISSING)
         kept = screen.sift(raw, verdicts, lambda row, column: variables[column])
-        for name, rows in forgiven:
+        for name, rows in unknown:
             screen.account.cells_made_missing[name] += int(np.count_nonzero(verdicts.fits[rows]))
         return kept, codes[kept]
 

@@ -18,11 +18,12 @@ from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
 
 KIND = "joint PMF"
+"""Attribute ``kind`` of the Zarr group of a model."""
 
 BATCH_ROWS = 65_536
 """Rows worked on at a time, so that memory does not grow with the table."""
 
-MAX_CELLS = 1 << 26
+MAX_MARGINAL_CELLS = 1 << 26
 """Cells of the largest marginal that is computed."""
 
 
@@ -224,7 +225,7 @@ class JointPMF:
         SchemaError
             If a variable or level is unknown, or occurs twice.
         MemoryPlanError
-            If the table would have more than ``MAX_CELLS`` cells.
+            If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         places = [self.schema.position(variable) for variable in variables]
         evidence = self._encode_evidence(given or {})
@@ -233,9 +234,9 @@ class JointPMF:
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
             )
         cells = math.prod(int(self.schema.cardinalities[place]) for place in places)
-        if cells > MAX_CELLS:
+        if cells > MAX_MARGINAL_CELLS:
             raise MemoryPlanError(
-                f"the marginal of {len(places)} variables has {cells} cells, above {MAX_CELLS}; "
+                f"the marginal of {len(places)} variables has {cells} cells, above {MAX_MARGINAL_CELLS}; "
                 "name fewer variables, or use log_prob or sample"
             )
         row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)

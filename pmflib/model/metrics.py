@@ -8,7 +8,8 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
 
-MAX_CELLS = 10_000_000
+MAX_JOINT_CELLS = 10_000_000
+"""Cells of the largest joint distribution that `relative_error` forms by default."""
 
 
 def _check_pair(
@@ -191,7 +192,7 @@ def relative_error(
     true_factors: FloatArray,
     offsets: IntArray,
     *,
-    max_cells: int = MAX_CELLS,
+    max_cells: int = MAX_JOINT_CELLS,
 ) -> float:
     """Distance of two full joint distributions, relative to the norm of the true one.
 

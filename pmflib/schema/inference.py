@@ -17,6 +17,7 @@ MAX_TRACKED = 50_000
 """Distinct values a census keeps; a column with more is either continuous or no categorical variable."""
 
 ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
+"""Note on a variable of which a single value was seen."""
 
 
 @dataclass

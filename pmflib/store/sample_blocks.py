@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
 MAX_BLOCK_ROWS = 65_536
+"""Rows of a block, at most."""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,15 @@ from pmflib.synthetic.raw_logs import (
 RATING_HEADER = pa.schema(
     {"user": pa.string(), "movie": pa.string(), "rating": pa.string(), "ts": pa.int64()}
 )
+"""Columns of a rating log."""
 POPULARITY_EXPONENT = 0.9
+"""Exponent of the Zipf law of the movies' popularity."""
 FIRST_SECOND = 1_500_000_000
+"""Time of the first rating, seconds since 1970."""
 FILE_SECONDS = 30 * 24 * 3600
+"""Period of one file of a rating log, seconds."""
 SEPARABILITY = {0.1: 0.0005, 0.2: 0.015, 0.3: 0.030}
+"""Off-diagonal entries of the separable variable, by the label that the published experiments give them."""
 
 
 @dataclass(frozen=True)

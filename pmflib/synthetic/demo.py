@@ -15,6 +15,7 @@ from pmflib.synthetic.datasets import LogSummary, planted_factors, write_rating_
 N_MOVIES = 20
 N_RATINGS = 5
 RANK = 4
+"""Variables, levels of each, and latent states of the model that the demonstration draws its log from."""
 
 
 def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary, JointPMF]:

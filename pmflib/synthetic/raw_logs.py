@@ -16,11 +16,13 @@ from pmflib.errors import PmfError, SourceError
 
 Format: TypeAlias = Literal["csv", "csv.gz", "parquet"]
 FORMATS = ("csv", "csv.gz", "parquet")
+"""Formats of the files of a log."""
 UNKNOWN_LABEL = "no such level"
-# Ways to damage a row; those of TEXT_DAMAGE need lines of text.
+"""Text of an answer that is no level."""
 TEXT_DAMAGE = ("missing_field", "extra_field", "undecodable")
 SURVEY_DAMAGE = ("unknown_level", "empty_value", "duplicate")
 RATING_DAMAGE = (*SURVEY_DAMAGE, "unknown_variable")
+"""Ways to damage a row of a survey or of a rating log; those of ``TEXT_DAMAGE`` need lines of text."""
 
 
 def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
