@@ -33,7 +33,7 @@ from pmflib.counting.triple_counts import TripleCounts
 from pmflib.fitting.from_triples import Loss
 from pmflib.model.metrics import factor_mse, published_factor_mse, relative_error
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 N_LEVELS = 10
 PUBLISHED_NAMES = {

@@ -23,7 +23,7 @@ import pmflib as pmf
 from pmflib.model.sampling import sample_codes
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.spa import fit_spa
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 N_VARIABLES, N_LEVELS, RANK, N_SAMPLES, OBSERVED = 15, 10, 10, 100_000, 0.5
 FLOOR = 1e-6

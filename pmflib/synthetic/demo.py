@@ -10,7 +10,8 @@ import numpy as np
 from pmflib.model import JointPMF
 from pmflib.model.metrics import factor_mse, match_factors
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.datasets import LogSummary, planted_factors, write_rating_log
+from pmflib.synthetic.datasets import LogSummary, write_rating_log
+from pmflib.synthetic.planted_models import planted_factors
 
 N_MOVIES = 20
 N_RATINGS = 5

@@ -12,7 +12,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.diagnostics import count_moments
 from pmflib.errors import SchemaError
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 def draw(n_rows, *, observed=1.0, seed=0, n_variables=6, rank=4):

@@ -8,7 +8,7 @@ from pmflib.fitting import auto_method as choosing
 from pmflib.fitting.auto_method import PSEUDO_COUNTS, count_carried, fit_chosen, group_folds
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 def draw_counts(n_rows, observed, n_folds=8, seed=0):

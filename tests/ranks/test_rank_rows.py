@@ -5,7 +5,7 @@ import pmflib as pmf
 from pmflib.errors import PmfError, RankError
 from pmflib.model.sampling import sample_codes
 from pmflib.ranks.rows import select_rank_by_rows
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pmflib.ranks import selection as rank_selection
 from pmflib.ranks.folds import RankFold, RankJob, fit_rank
 from pmflib.ranks.search import compare_paired, make_ladder
 from pmflib.ranks.selection import select_rank
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_folds=16):
