@@ -74,8 +74,7 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     model = JointPMF.load(store.locate(reference) / "model")
-    held_out = [*folds.validation, *folds.test]
-    seen = load_singles(store.locate(counts) / "pairs", without=held_out)
+    seen = load_singles(store.locate(counts) / "pairs", folds=folds.train)
     groups = group_blocks(list_dataset_blocks(store, dataset, folds.test))
     if groups:
         with open_workers(config, address) as (client, _):

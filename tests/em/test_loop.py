@@ -17,8 +17,8 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.errors import PmfError
+from pmflib.level_blocks import FLOOR
 from pmflib.running.parallel import open_client, run_blocks, start_workers
-from pmflib.solvers.pairs.checks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]

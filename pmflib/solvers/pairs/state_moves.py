@@ -6,7 +6,8 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.errors import RankError
-from pmflib.solvers.pairs.checks import FLOOR, check_start, normalise_blocks
+from pmflib.level_blocks import FLOOR, normalise_blocks
+from pmflib.solvers.checks import check_start
 
 # The new state's own level is certain to this degree; the rest is the variable's PMF.
 _CERTAIN = 0.9
