@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import IntArray, Parameters
-from pmflib.level_blocks import normalise_blocks
 
 SHRINK = 0.1
 """An extrapolation leaves at least this share of a probability: EM never leaves a zero."""
@@ -51,4 +50,6 @@ def extrapolate(
         np.maximum(a + 2 * stretch * step + stretch**2 * bent, SHRINK * c)
         for a, step, bent, c in zip(start, steps, bends, end, strict=True)
     )
-    return (prior / prior.sum(), normalise_blocks(factors, offsets, end[1])), stretch
+    sizes = np.diff(offsets)
+    totals = np.add.reduceat(factors, offsets[:-1], axis=0)
+    return (prior / prior.sum(), factors / np.repeat(totals, sizes, axis=0)), stretch

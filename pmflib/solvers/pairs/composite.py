@@ -67,8 +67,8 @@ def fit_composite(
     initial
         Prior (rank,) and factors (n_levels, rank) to start from, each a PMF.
     weights
-        Of shape (n_variables, n_variables), symmetric, >= 0, of the pairs; only entries of observed
-        pairs are read. The supports of the pairs give the composite likelihood; None weighs all
+        Weights of the pairs, of shape (n_variables, n_variables), symmetric, >= 0; only entries of
+        observed pairs are read. The supports of the pairs give the composite likelihood; None weighs all
         pairs alike, as published.
     pseudo_counts
         In the units of the weights, of levels of shape (n_levels,), >= 0. Those of the states keep states from
@@ -225,7 +225,7 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
         likelihood -= float(np.vdot(held[:, :_PANEL], logs[:, :_PANEL]))
     loss = problem.entropy - likelihood - 2 * problem.pseudo_counts.log_penalty(prior, factors)
     mass = scaled * pull
-    # Each pair stands in both triangles.
+    # Each pair is in both triangles.
     states = mass.sum(axis=0) / 2 + problem.pseudo_counts.state
     mass += problem.pseudo_counts.levels[:, None]
     # A state without mass keeps its column, so that every column stays a PMF.

@@ -1,7 +1,7 @@
 """CNMF-OPT as published: block mirror descent in KL divergence, every pair weighed alike.
 
 Kept for the reproduction of published results; `fit_composite` lowers the same loss far faster.
-Factors are updated in turn by exponentiated gradient steps with Armijo's rule, then the prior.
+Factors are updated one after another by exponentiated gradient steps with Armijo's rule, then the prior.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MirrorSettings:
     least_step: float = 1e-5
     """Step size below which a descent ends."""
     decrease: float = 1e-4
-    """Share of the decrease that the slope promises that a step must reach."""
+    """Least share of the decrease predicted by the slope at which a step is taken."""
     inner_tol: float = 1e-6
     """Relative change of the columns below which a descent ends."""
     factor_floor: float = 1e-6

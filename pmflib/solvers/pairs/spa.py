@@ -2,7 +2,7 @@
 
 The variables are split in two sides; the pairwise marginals across make the matrix
 X = W H' with W the factors of the first side, stacked, and H' = D(prior) times those of the second.
-Where every latent state has a level that (nearly) gives it away, W stands among X's columns.
+Where every latent state has a level that (nearly) no other state has, W is among X's columns.
 """
 
 from __future__ import annotations

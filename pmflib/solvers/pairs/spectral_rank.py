@@ -7,7 +7,7 @@ import numpy as np
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.level_blocks import list_owners, repeat_blocks, sum_blocks
 
-# Standard errors above zero that confirm a direction.
+# Chosen: standard errors above zero that confirm a direction.
 _CONFIRMED = 3.0
 
 
@@ -17,7 +17,7 @@ def scale_pairs(table: FloatArray | IntArray, offsets: IntArray) -> tuple[FloatA
     Parameters
     ----------
     table
-        Of shape (n_levels, n_levels), symmetric co-occurrence counts; diagonal blocks are not read.
+        Symmetric co-occurrence counts, of shape (n_levels, n_levels); diagonal blocks are not read.
     offsets
         int64 of shape (n_variables + 1,).
 
@@ -32,7 +32,7 @@ def scale_pairs(table: FloatArray | IntArray, offsets: IntArray) -> tuple[FloatA
     """
     owners = list_owners(offsets)
     counts = np.where(owners[:, None] == owners, 0.0, table)
-    # rows[a, k]: samples with level a that also answered variable k
+    # rows[a, k]: samples with level a that also hold variable k
     rows = sum_blocks(counts, offsets, axis=1)
     support = sum_blocks(rows, offsets)
     expected = rows[:, owners] * rows[:, owners].T

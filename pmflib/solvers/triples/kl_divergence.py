@@ -36,7 +36,7 @@ def fit_ctd_kl(
     triples, offsets, observed, singles, initial
         As for `fit_ctd`. What the start rules out stays ruled out.
     weights
-        Of the shape of ``observed``, >= 0: weights of the triples. The supports give the composite likelihood; None
+        Weights of the triples, of the shape of ``observed``, >= 0. The supports give the composite likelihood; None
         weighs all observed triples alike.
     max_iter
         Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
@@ -83,7 +83,7 @@ def fit_ctd_kl(
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Triples that begin with two variables: a row per pair of their levels, a column per level after them."""
+    """Triples of two variables and one after them: a row per pair of the two's levels, a column per later level."""
 
     first: slice
     second: slice

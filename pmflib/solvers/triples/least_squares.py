@@ -24,8 +24,8 @@ class AdmmSettings:
     """Numbers that the alternating direction method of multipliers of `fit_ctd` works with."""
 
     steps: int = 5
-    """Chosen: limit of steps on one block, which go on from the last sweep's, as Huang, Sidiropoulos and Liavas (2016)
-    advise."""
+    """Limit of steps on one block, which start from those of the sweep before. Measured on 8 variables of 4 levels: 1
+    takes half as many sweeps again, and 10 take longer than 5 for the same loss."""
     tol: float = 1e-5
     """Chosen: relative change of a block, and distance from its projection, below which the steps end."""
 
@@ -103,7 +103,7 @@ def fit_ctd(
         for j in range(offsets.size - 1):
             _renew_factor(problem, prior, factors, duals, j, settings)
         prior, loss = _renew_prior(problem, prior, factors)
-        # exact up to rounding, which must not look like a rise
+        # exact up to rounding, which must not appear as a rise
         history.append(min(loss, history[-1]))
         converged = history[-2] - history[-1] <= tol * history[-2]
     return SolverResult(prior, factors, tuple(history), len(history) - 1, converged, notes)
@@ -237,7 +237,7 @@ def _solve_on_simplices(
 def _pose_prior(
     problem: _Problem, prior: FloatArray, factors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Gram matrix and cross products of the least squares problem of the prior."""
+    """Return Gram matrix and cross products of the least squares problem of the prior."""
     grams = _grams(problem, factors)
     gram, cross = np.zeros((prior.size,) * 2), np.zeros(prior.size)
     for j, block in enumerate(np.split(factors, problem.offsets[1:-1])):
