@@ -51,9 +51,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"
-        training = _load_groups(
-            path, config.store.folds, tuple(folds.train), config.model.settled_rank
-        )
+        training = _load_groups(path, folds.train, config.model.settled_rank)
         result = fit_counts(
             training,
             config.model.settled_rank,
@@ -90,13 +88,13 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
     return entry.reference
 
 
-def _load_groups(path: Path, n_folds: int, folds: tuple[int, ...], rank: int) -> PairCounts:
+def _load_groups(path: Path, folds: tuple[int, ...], rank: int) -> PairCounts:
     """Training counts in a few groups of folds: what a choice needs, in the memory of a few tables."""
-    n_levels = PairCounts.load_total(path, without=range(n_folds)).schema.n_levels
+    n_levels = PairCounts.load_total(path, folds=()).schema.n_levels
     groups = group_folds(folds, n_levels, rank)
     loaded: PairCounts | None = None
     for number, group in enumerate(groups):
-        part = PairCounts.load_total(path, without=set(range(n_folds)) - set(group))
+        part = PairCounts.load_total(path, folds=group)
         loaded = loaded or PairCounts.zero(part.schema, len(groups))
         loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
     assert loaded is not None

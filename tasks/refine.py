@@ -110,16 +110,16 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     begun = JointPMF.load(store.locate(start) / "model")
-    pairs, unseen = store.locate(counts) / "pairs", [*folds.validation, *folds.test]
+    pairs = store.locate(counts) / "pairs"
     rank, offsets = begun.rank, begun.schema.offsets
     blocks = list_dataset_blocks(store, dataset, folds.train)
     held_out = list_dataset_blocks(store, dataset, folds.validation)
     target = None if config.em.target is None else begun.schema.position(config.em.target)
     options = Options.make(config.model.method, config.em.pseudo_count, config.em.members, rank)
     options = options.fit_to(sum(block.n_observed for block in blocks), rank)
-    singles = normalise_singles(load_singles(pairs, without=unseen), offsets)
+    singles = normalise_singles(load_singles(pairs, folds=folds.train), offsets)
     starts = Starts(
-        lambda: PairCounts.load_total(pairs, without=unseen),
+        lambda: PairCounts.load_total(pairs, folds=folds.train),
         singles,
         offsets,
         rank,

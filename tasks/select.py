@@ -111,11 +111,11 @@ def _write(
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
-    training, notes = _load_folds(path, config.store.folds, tuple(folds.train))
+    training, notes = _load_folds(path, folds.train)
     with open_workers(config, address) as (client, _):
         pairs = select_rank(training, rng=config.seed, client=client)
     report("select", 0, 1, f"by pairs: {pairs.rank}")
-    total = PairCounts.load_total(path, without=set(range(config.store.folds)) - set(folds.train))
+    total = PairCounts.load_total(path, folds=folds.train)
     held_out = _take_rows(store, dataset, folds.validation, total.schema, TRAINING_ROWS // 4)
     rows = None
     if len(held_out):
@@ -146,11 +146,9 @@ def _summarise(pairs: RankChoice, rows: RowChoice | None, notes: Sequence[str]) 
     }
 
 
-def _load_folds(
-    path: Path, n_folds: int, folds: tuple[int, ...]
-) -> tuple[PairCounts, tuple[str, ...]]:
+def _load_folds(path: Path, folds: tuple[int, ...]) -> tuple[PairCounts, tuple[str, ...]]:
     """Training counts by fold, of the variables with most answers where all would be too many."""
-    total = PairCounts.load_total(path, without=set(range(n_folds)) - set(folds))
+    total = PairCounts.load_total(path, folds=folds)
     schema, kept = total.schema, None
     notes: tuple[str, ...] = ()
     if schema.n_levels > MAX_LEVELS:
@@ -161,7 +159,7 @@ def _load_folds(
         )
     loaded = PairCounts.zero(schema, len(folds))
     for number, fold in enumerate(folds):
-        part = PairCounts.load_total(path, without=set(range(n_folds)) - {fold})
+        part = PairCounts.load_total(path, folds=[fold])
         if kept is not None:
             part = narrow_counts(part, kept)
         loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]

@@ -12,6 +12,7 @@ from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.jackknife import estimate_standard_errors
 from pmflib.errors import SchemaError
+from pmflib.level_blocks import repeat_blocks, spread_pairs
 from pmflib.model import JointPMF
 from pmflib.solvers.pairs.splits import cut_observed_pairs
 
@@ -138,7 +139,7 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
     support, held = marginals.support[upper], marginals.observed[upper]
     cut = cut_observed_pairs(np.diff(marginals.offsets), marginals.observed)
     values, noise, effective_rank = _measure_rank(counts, marginals, cut)
-    rows = np.repeat(cut, np.diff(marginals.offsets))
+    rows = repeat_blocks(cut, marginals.offsets)
     conditions = (_condition(model.factors[rows]), _condition(model.factors[~rows] * model.prior))
     posteriors = _invert(model)
     errors = estimate_standard_errors(counts, model) if standard_errors else (None, None)
@@ -198,9 +199,8 @@ def _measure_rank(
 
 def _scale(marginals: Marginals, singles: FloatArray, cut: BoolArray) -> FloatArray:
     """Marginals across the cut over the roots of their margins: noise is alike in all cells of a pair."""
-    sizes = np.diff(marginals.offsets)
-    held = np.repeat(np.repeat(marginals.observed, sizes, axis=0), sizes, axis=1)
-    rows = np.repeat(cut, sizes)
+    held = spread_pairs(marginals.observed, marginals.offsets)
+    rows = repeat_blocks(cut, marginals.offsets)
     across = np.ix_(rows, ~rows)
     independent = np.outer(singles, singles)
     scaled: FloatArray = (np.where(held, marginals.pairs, independent) / np.sqrt(independent))[

@@ -38,7 +38,7 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
     Notes
     -----
     The errors are those of the pairwise composite fit (`fit_composite`, weights by support, no pseudo-counts), an upper
-    bound for EM on many samples. They tell the spread around the optimum that the model stands in: not that there
+    bound for EM on many samples. They measure the spread around the optimum that the model is at: not that there
     may be another one, and not the bias of a rank too small. Time is a warm fit per fold, no pass over the samples.
 
     References
@@ -52,11 +52,11 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
         raise SchemaError(
             f"{len(filled)} of {counts.n_folds} folds hold samples, a jackknife needs 2; count with more folds"
         )
-    begun = _fit(counts.select_folds(filled), (model.prior, model.factors))
+    whole = counts.select_folds(filled)
+    start = _fit(whole, (model.prior, model.factors))
     priors, factors = [], []
-    for left_out in filled:
-        kept = [fold for fold in filled if fold != left_out]
-        prior, stacked = _fit(counts.select_folds(kept), begun)
+    for fold in range(whole.n_folds):
+        prior, stacked = _fit(whole.drop_folds([fold]), start)
         order = match_factors(model.prior, model.factors, prior, stacked)
         priors.append(prior[order])
         factors.append(stacked[:, order])

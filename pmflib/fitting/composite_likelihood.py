@@ -45,8 +45,7 @@ def raise_likelihood(
         marginals.observed,
         initial=begun,
         weights=marginals.support,
-        pseudo_counts=pseudo_counts.levels,
-        state_pseudo_count=pseudo_counts.state,
+        pseudo_counts=pseudo_counts,
         max_iter=max_iter,
         tol=tol,
     )

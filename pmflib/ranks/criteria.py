@@ -11,8 +11,8 @@ import numpy as np
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.solvers.pairs.checks import FLOOR
 
 MAX_COMPOSITE = 4000
 """Entries of prior and factors whose information matrix `score_composite` takes apart."""

@@ -10,13 +10,13 @@ from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
-from pmflib.solvers.numeric.rotation import improve_root, root_of, turn_nonnegative
-from pmflib.solvers.pairs.checks import normalise_blocks, spread_pairs
+from pmflib.level_blocks import spread_pairs
+from pmflib.solvers.numeric.rotation import improve_root, root_of, rotate_nonnegative
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spectral_rank import count_confirmed
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
-from pmflib.solvers.pairs.symnmf import impute_pairs
+from pmflib.solvers.pairs.symnmf import impute_pairs, read_parameters
 from pmflib.solvers.result import SolverResult
 
 # Iterations that each start gets before the best of them goes on alone.
@@ -155,11 +155,9 @@ def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
     root = root_of(filled, rank)
     for _ in range(_REFINED):
         root = improve_root(np.where(known, filled, root @ root.T), root)
-    turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
-    factors = normalise_blocks(turned, offsets, fold.singles[:, None])
-    prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
-    begun = prior / prior.sum(), factors
-    return open_start(begun, shaken[1], prior_share=_OPENING, factor_share=_OPENING)
+    rotated, _ = rotate_nonnegative(root, tol=_TURN_TOL)
+    found = read_parameters(rotated, offsets, fold.singles)
+    return open_start(found, shaken[1], prior_share=_OPENING, factor_share=_OPENING)
 
 
 def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:

@@ -19,7 +19,7 @@ from pmflib.em.statistics import (
 from pmflib.errors import PmfError
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.maps import run_blocks
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]

@@ -3,9 +3,9 @@ import pytest
 from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
-from pmflib.solvers.pairs.checks import FLOOR
 from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
