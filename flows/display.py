@@ -19,7 +19,8 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from tasks.curves import COLUMNS
+from pmflib.selection.comparison import Comparison
+from pmflib.selection.tables import tabulate
 from tasks.stage import Progress as StageProgress
 from tasks.stage import listen
 
@@ -146,8 +147,10 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     tables.append(make_table("Model", ("what", "value"), described))
-    for curve in facts.get("rank", {}).get("curves", ()):
-        tables.append(make_table(curve["title"], COLUMNS, curve["rows"]))
+    for chosen in (facts.get("rank", {}), model):
+        for content in chosen.get("comparisons", ()):
+            table = tabulate(Comparison.from_json(content))
+            tables.append(make_table(table.title, table.columns, table.rows))
     if scores.get("hidden_cells"):
         measures = [k for k in scores if f"baseline_{k}" in scores]
         compared = [(k, scores[k], scores[f"baseline_{k}"]) for k in measures]

@@ -204,6 +204,27 @@ def load_singles(path: str | Path, *, without: Iterable[int] = ()) -> IntArray:
     return singles
 
 
+def load_shape(path: str | Path) -> tuple[Schema, int]:
+    """Read what was counted, without reading the counts.
+
+    Parameters
+    ----------
+    path
+        Where `PairCounts.save` wrote.
+
+    Returns
+    -------
+    The schema, and the number of folds.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    """
+    schema, n_rows = _read_header(Path(path))
+    return schema, n_rows.size
+
+
 def _leave_out(without: Iterable[int], n_folds: int) -> list[int]:
     left_out = set(without)
     if outside := sorted(left_out - set(range(n_folds))):
