@@ -21,7 +21,8 @@ from pmflib.fitting.from_pairs import FitResult, fit
 from pmflib.fitting.from_samples import fit_em
 from pmflib.fitting.from_triples import fit_triples
 from pmflib.model import JointPMF
-from pmflib.ranks.selection import RankChoice, select_rank
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.choice import RankChoice
 from pmflib.schema import Schema, Variable
 
 __all__ = [

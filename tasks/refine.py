@@ -169,6 +169,7 @@ def _write(
         "log_likelihood_per_row": list(state.log_likelihoods),
         "held_out_per_row": list(state.held_out),
         "notes": list(result.notes),
+        "comparisons": [each.to_json() for each in result.comparisons],
     }
 
 

@@ -205,6 +205,27 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
     return singles
 
 
+def load_shape(path: str | Path) -> tuple[Schema, int]:
+    """Read what was counted, without reading the counts.
+
+    Parameters
+    ----------
+    path
+        Where `PairCounts.save` wrote.
+
+    Returns
+    -------
+    The schema, and the number of folds.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    """
+    schema, n_rows = _read_header(Path(path))
+    return schema, n_rows.size
+
+
 def _read_header(path: Path) -> tuple[Schema, IntArray]:
     check_kind(path, KIND)
     arrays, attributes = read_arrays(path, ["samples"])

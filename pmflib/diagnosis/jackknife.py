@@ -12,8 +12,9 @@ from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
 from pmflib.solvers.pairs.composite import fit_composite
 
-_ITERATIONS = 500
-_TOL = 1e-8
+MAX_ITERATIONS = 500
+TOLERANCE = 1e-8
+"""Of the fits: their differences are the errors, so that they converge further than a single fit would."""
 
 
 def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
@@ -38,8 +39,8 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
     Notes
     -----
     The errors are those of the pairwise composite fit (`fit_composite`, weights by support, no pseudo-counts), an upper
-    bound for EM on many samples. They measure the spread around the optimum that the model is at: not that there
-    may be another one, and not the bias of a rank too small. Time is a warm fit per fold, no pass over the samples.
+    bound for EM on many samples. They are the spread around the optimum that the model is in: they do not show that
+    there may be another one, nor the bias of a rank too small. Time is a warm fit per fold, no pass over the samples.
 
     References
     ----------
@@ -71,8 +72,8 @@ def _fit(counts: PairCounts, initial: Parameters) -> Parameters:
         marginals.observed,
         initial=initial,
         weights=marginals.support,
-        max_iter=_ITERATIONS,
-        tol=_TOL,
+        max_iter=MAX_ITERATIONS,
+        tol=TOLERANCE,
     )
     return found.prior, found.factors
 

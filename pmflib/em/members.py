@@ -6,7 +6,6 @@ one table. The update of such a model is the update of each member; only the E-s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +15,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.loop import EMState, run_em
 from pmflib.em.statistics import EMStatistics
+from pmflib.selection.comparison import estimate_gain as estimate_gain
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 EvaluateModels = Callable[[Sequence[Parameters]], Sequence[EMStatistics]]
@@ -63,15 +63,6 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
 def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
     """Sum of what was added up over parts of the samples, at least one, in their order."""
     return np.asarray(sum(parts))
-
-
-def estimate_gain(sums: FloatArray) -> tuple[float, float]:
-    """Mean gain per sample, and its standard error, from what `score_difference` adds up."""
-    n_samples, gain, squares = (float(each) for each in sums)
-    if n_samples <= 1:
-        return gain, math.inf
-    mean = gain / n_samples
-    return mean, math.sqrt(max(squares / n_samples - mean**2, 0.0) / (n_samples - 1))
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:

@@ -29,7 +29,7 @@ def fit_triples(
 ) -> FitResult:
     """Fit a model to triple counts from a random start, on one machine.
 
-    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples identify more states where few
+    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples distinguish more states where few
     variables have few levels.
 
     Parameters

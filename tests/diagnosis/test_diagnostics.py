@@ -39,7 +39,9 @@ def test_diagnose__few_samples_cannot_carry_the_rank():
     found = pmf.diagnose(counts, model)
     assert found.effective_rank is not None
     assert found.effective_rank < 4
-    assert f"the model has 4 states, the pairs tell {found.effective_rank} apart" in str(found)
+    assert f"the model has 4 states, the pairs distinguish {found.effective_rank} from" in str(
+        found
+    )
 
 
 def test_diagnose__independent_variables_are_of_rank_one():

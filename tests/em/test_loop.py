@@ -17,9 +17,9 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.errors import PmfError
+from pmflib.level_blocks import FLOOR
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.maps import run_blocks
-from pmflib.level_blocks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]

@@ -3,7 +3,6 @@ import pytest
 import zarr
 
 from pmflib.errors import StoreError
-from pmflib.running.clients import open_client
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.stored_moments import sum_moments
 

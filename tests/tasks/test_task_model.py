@@ -158,7 +158,8 @@ def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     summary = summary_of(config, stages["model"])
     assert summary["notes"][0].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
     assert "0.1: -" in summary["notes"][0]
-    assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
+    assert summary["notes"][1].startswith("combination ")
+    assert [each["reason"] for each in summary["comparisons"]] == summary["notes"]
     assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 
