@@ -40,12 +40,12 @@ def run_trial(
     counts = pmf.count_pairs(codes, schema)
     block, logs = DenseBlock(codes), take_logs(prior, factors)
     em_statistics(block, schema.offsets, *logs)
-    begun = time.process_time()
+    started = time.process_time()
     em_statistics(block, schema.offsets, *logs)
     passed = time.process_time()
     choice = select_rank(counts)
     chosen = time.process_time()
-    return choice, (chosen - passed) / ((passed - begun) * PASS_SAMPLES / n_samples)
+    return choice, (chosen - passed) / ((passed - started) * PASS_SAMPLES / n_samples)
 
 
 def main() -> None:

@@ -71,9 +71,9 @@ def read_binary(folder: Path, part: str) -> np.ndarray:
 def select_by_pairs(name: str, codes: np.ndarray, sizes: list[int]) -> RankChoice:
     """Print the choice by pairs and its curve."""
     counts = pmf.count_pairs(codes, sizes)
-    begun = time.process_time()
+    started = time.process_time()
     choice = select_rank(counts)
-    spent = time.process_time() - begun
+    spent = time.process_time() - started
     print(
         f"\n{name}: rank {choice.rank}, {spent:.1f} s; {'; '.join((choice.reason, *choice.notes))}"
     )
@@ -91,9 +91,9 @@ def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
     sizes = [2] * codes.shape[1]
     by_pairs = select_by_pairs(folder.name, codes, sizes)
     counts = pmf.count_pairs(codes, sizes)
-    begun = time.process_time()
+    started = time.process_time()
     choice = select_rank_by_rows(codes, validation, counts, first=by_pairs.rank)
-    spent = time.process_time() - begun
+    spent = time.process_time() - started
     print(f"  by samples: rank {choice.rank}, pseudo_count {choice.pseudo_count:g}, {spent:.1f} s")
     for point in choice.curve:
         print(f"  rank {point.rank:3d} pseudo_count {point.pseudo_count:4g}: {point.score:.4f}")
