@@ -87,10 +87,11 @@ def find_words(pattern, places):
     for file in list_files(places):
         if file in apart:
             continue
-        text = ALLOWED.sub(lambda found: "\n" * found.group().count("\n"), file.read_text("utf-8"))
-        lines = text.splitlines()
-        for found in search.finditer(text):
-            number = text.count("\n", 0, found.end())
+        written = file.read_text("utf-8")
+        text = ALLOWED.sub(lambda found: "\n" * found.group().count("\n"), written)
+        lines = written.splitlines()
+        numbers = dict.fromkeys(text.count("\n", 0, found.end()) for found in search.finditer(text))
+        for number in numbers:
             yield f"{file.relative_to(ROOT)}:{number + 1}: {lines[number].strip()[:100]}"
 
 
