@@ -16,7 +16,7 @@ from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, report, stage
 
-VERSION = 7
+VERSION = 6
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Levels up to which the counts are diagnosed: some seconds for the singular values."""
