@@ -9,7 +9,7 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -46,6 +46,10 @@ class _Section(BaseModel):
         options = []
         for name, field in cls.model_fields.items():
             default = "required" if field.is_required() else f"default {field.default!r}"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, _Section):
+                default = f"a section: see {field.annotation.__name__}"
+            if get_origin(field.annotation) is Literal:
+                default = f"one of {', '.join(map(repr, get_args(field.annotation)))}; {default}"
             options.append(f"{field.alias or name} ({default})")
             for line in (field.description or "").splitlines():
                 options += textwrap.wrap(
@@ -243,6 +247,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
 
