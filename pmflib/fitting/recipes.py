@@ -80,7 +80,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Options:
-    """What a fit chooses from.
+    """Candidates that a fit chooses from.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _compare_converged(
 
 
 def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters]:
-    """What can be made of several runs, by the name of the combination."""
+    """Models that several runs combine to, by the name of the combination."""
     joined = state.prior, state.factors
     if recipe.combination == "average":
         return {"average": joined}
