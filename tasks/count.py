@@ -11,9 +11,9 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
+from pmflib.counting.fold_checkpoint import load_table, save_table
 from pmflib.counting.pair_counts import CountsWriter
 from pmflib.em.block_groups import count_group, merge_tables
-from pmflib.em.checkpoint import load_table, save_table
 from pmflib.running.memory_plan import COUNTING, group_blocks, plan_counting
 from pmflib.running.parallel import PendingResult, count_threads, start_blocks
 from pmflib.schema import Schema

@@ -48,6 +48,8 @@ class FitResult:
         What a careful user should know.
     passes_saved
         Passes that acceleration has saved, by the estimate of `pmflib.solvers.numeric.squarem`; 0 without it.
+    log_likelihoods
+        Training log-likelihood per sample before each pass (EM), nats; empty for a fit of counts.
     """
 
     model: JointPMF
@@ -58,6 +60,7 @@ class FitResult:
     method: str
     notes: tuple[str, ...] = ()
     passes_saved: float = 0.0
+    log_likelihoods: tuple[float, ...] = ()
 
 
 def fit(

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from pmflib.em.loop import EMState
-from pmflib.em.members import HeldOut, Runs, split_members
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.members import Runs, split_members
+from pmflib.em.samples import Samples
 from pmflib.fitting.averaging import average_parameters
 from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
@@ -262,7 +263,7 @@ def _compare_converged(
 
 
 def _choose_largest(
-    held_out: HeldOut, models: dict[float, Model], scores: dict[float, float]
+    held_out: Samples, models: dict[float, Model], scores: dict[float, float]
 ) -> tuple[float, tuple[str, ...]]:
     """Largest pseudo-count that held-out samples do not speak against, and a sentence on why.
 
@@ -298,7 +299,7 @@ def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Model]:
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
     heights = [
         statistics.log_likelihood + shape.log_penalty(*model)
-        for statistics, model in zip(runs.evaluate(models), models, strict=True)
+        for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
     ]
     best = models[int(np.argmax(heights))]
     return {"best": best, "mean": average_parameters(models)}

@@ -9,12 +9,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.running.memory_plan import FAN_IN
 from pmflib.running.processors import count_processors
+
+if TYPE_CHECKING:
+    from pmflib.config import ClusterConfig
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,7 +13,6 @@ from pmflib.running.memory_plan import (
     format_bytes,
     group_blocks,
     plan_counting,
-    plan_em,
 )
 from pmflib.store.sample_blocks import BlockReference
 
@@ -82,14 +81,6 @@ def test_plan_counting__grows_with_the_square_of_the_levels():
         MemoryPlanError, match=r"counting pairs would need .* GiB, above the 1.0 GiB"
     ):
         two.check(1 << 30)
-
-
-def test_plan_em__holds_statistics_of_every_thread():
-    more = plan_em(1000, 10, 8).needed - plan_em(1000, 10, 7).needed
-    assert more >= 8 * 1000 * 10
-    assert plan_em(1000, 10, 8, 4).needed - plan_em(1000, 10, 8).needed > 3 * 8 * 8000 * 10
-    with pytest.raises(MemoryPlanError, match=r"EM would need .*Lower the rank"):
-        plan_em(1000, 10, 8).check(1)
 
 
 @pytest.mark.parametrize(
