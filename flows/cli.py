@@ -11,11 +11,11 @@ import sys
 
 import typer
 
-from flows.commands.accounting import log, verify
-from flows.commands.answering import query, score
+from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
-from flows.commands.drafting import infer
-from flows.commands.running import demo, run, status
+from flows.commands.infer import infer
+from flows.commands.live_model import query, score
+from flows.commands.run import demo, run, status
 from flows.console import err
 from pmflib.errors import (
     ConfigError,

@@ -20,8 +20,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tasks.curves import COLUMNS
-from tasks.stage import Progress as StageProgress
-from tasks.stage import listen
+from tasks.progress import Progress as StageProgress
+from tasks.progress import listen
 
 LINE_SECONDS = 30.0
 """Between lines on a stage that is under way, where there is no terminal."""

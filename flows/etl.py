@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from pmflib.config import PipelineConfig, load_config
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
 from tasks.count import count
 from tasks.evaluate import evaluate

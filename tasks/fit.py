@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.fitting.auto_method import group_folds
-from pmflib.fitting.from_pairs import Method
 from pmflib.fitting.from_pairs import fit as fit_counts
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.stage import build_artefact, open_store, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, stage
 
 VERSION = 6
 
@@ -57,7 +57,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         result = fit_counts(
             training,
             config.model.settled_rank,
-            method=cast(Method, config.start_method),
+            method=config.start_method,
             rng=config.seed,
         )
         result.model.save(folder / "model")

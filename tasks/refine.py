@@ -17,9 +17,10 @@ from pmflib.fitting.from_samples import count_models, fit_em
 from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import split_folds
-from pmflib.running.parallel import count_threads
+from pmflib.running.clients import count_threads
 from pmflib.store.artefacts import Reference
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 7: the summary holds the held-out log-likelihood of fits that do not stop early, too
 VERSION = 7

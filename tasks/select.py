@@ -29,7 +29,8 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
 from tasks.curves import draw_curves, tabulate_curves
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 5
 

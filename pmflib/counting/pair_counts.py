@@ -15,7 +15,7 @@ from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
-from pmflib.store.arrays import (
+from pmflib.store.zarr_arrays import (
     add_arrays,
     check_kind,
     create_array,

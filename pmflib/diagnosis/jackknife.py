@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.arrays import FloatArray, Parameters
 from pmflib.counting.marginals import Marginals
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import SchemaError
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
 
 _ITERATIONS = 500

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
-from pmflib.solvers.numeric.squarem import Acceleration, Model
+from pmflib.solvers.numeric.squarem import Acceleration
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
 
@@ -53,11 +54,11 @@ def load_state(path: Path) -> EMState | None:
     )
 
 
-def _name_model(name: str, model: Model | None) -> dict[str, npt.NDArray[Any]]:
+def _name_model(name: str, model: Parameters | None) -> dict[str, npt.NDArray[Any]]:
     return {} if model is None else {f"{name}_prior": model[0], f"{name}_factors": model[1]}
 
 
-def _find_model(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Model | None:
+def _find_model(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Parameters | None:
     if f"{name}_prior" not in arrays:
         return None
     return arrays[f"{name}_prior"], arrays[f"{name}_factors"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.convergence import count_stale, is_near_limit
 from pmflib.em.driver import run_em
 from pmflib.em.samples import Evaluate, Judge
 from pmflib.em.statistics import EMStatistics, m_step
 from pmflib.errors import PmfError
-from pmflib.solvers.numeric.squarem import Acceleration, Model
+from pmflib.solvers.numeric.squarem import Acceleration
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CYCLE = 2
@@ -54,7 +54,7 @@ class EMState:
     converged: bool = False
 
     @property
-    def parameters(self) -> Model:
+    def parameters(self) -> Parameters:
         """Current model: what the next E-step takes the expectation under."""
         return self.prior, self.factors
 
@@ -75,14 +75,14 @@ class EMState:
 
 
 def run_joint_pmf_em(
-    evaluate: Evaluate[Model],
+    evaluate: Evaluate[Parameters],
     state: EMState,
     offsets: IntArray,
     *,
     pseudo_counts: PseudoCounts,
     max_passes: int,
     tol: float,
-    judge: Judge[Model] | None = None,
+    judge: Judge[Parameters] | None = None,
     patience: int = 10,
     accelerate: bool = False,
     on_pass: Callable[[EMState], None] | None = None,
@@ -183,7 +183,7 @@ def _maximise(
     )
 
 
-def _judge_model(state: EMState, judge: Judge[Model]) -> EMState:
+def _judge_model(state: EMState, judge: Judge[Parameters]) -> EMState:
     """Note the held-out log-likelihood of the current model, and keep the model if it is the best so far."""
     value = judge(state.parameters)
     is_best = not state.held_out or value > max(state.held_out)

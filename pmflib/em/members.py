@@ -13,22 +13,21 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.checkpoint import load_state, save_state
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import Samples
 from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 
-def join_members(models: Sequence[Model]) -> Model:
+def join_members(models: Sequence[Parameters]) -> Parameters:
     """Average of models, at least one, as one model: the mean of their probabilities, of summed rank."""
     prior = np.concatenate([prior for prior, _ in models]) / len(models)
     return prior, np.concatenate([factors for _, factors in models], axis=1)
 
 
-def split_members(model: Model, n_members: int) -> list[Model]:
+def split_members(model: Parameters, n_members: int) -> list[Parameters]:
     """Models of one rank from what `join_members` made of them; priors sum to 1 again."""
     if n_members == 1:
         return [model]
@@ -103,7 +102,12 @@ class Runs:
     on_pass: Callable[[str, EMState], None] | None = None
 
     def run(
-        self, name: str, starts: Sequence[Model], pseudo_count: float, *, stop_early: bool = True
+        self,
+        name: str,
+        starts: Sequence[Parameters],
+        pseudo_count: float,
+        *,
+        stop_early: bool = True,
     ) -> EMState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 
@@ -127,10 +131,10 @@ class Runs:
         path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
         state = None if path is None else load_state(path)
 
-        def evaluate(joined: Model) -> EMStatistics:
+        def evaluate(joined: Parameters) -> EMStatistics:
             return join_statistics(self.training.evaluate(split_members(joined, len(starts))))
 
-        def judge(joined: Model) -> float:
+        def judge(joined: Parameters) -> float:
             assert held_out is not None
             return held_out.score(split_members(joined, len(starts)))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pmflib.em.row_tables import MAX_TABLE_BYTES
-from pmflib.running.memory_plan import FAN_IN, MemoryPlan
+from pmflib.running.maps import FAN_IN
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.store.sample_blocks import BLOCK_BYTES
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
+from pmflib.arrays import Parameters
 from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.numeric.squarem import Model
 
 P = TypeVar("P")
 
@@ -24,11 +24,11 @@ class Samples(Protocol):
     def n_observed(self) -> int:
         """Number of observed cells."""
 
-    def evaluate(self, models: Sequence[Model]) -> list[EMStatistics]:
+    def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one."""
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import Block, DenseBlock
+from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.block_groups import Group, count_group, merge_tables
+from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import estimate_gain, merge_each, merge_scores
 from pmflib.em.statistics import (
@@ -23,19 +24,13 @@ from pmflib.em.statistics import (
     score_difference,
     take_logs,
 )
-from pmflib.running.memory_plan import COUNTING, MemoryPlan, group_blocks, plan_counting
-from pmflib.running.parallel import (
-    Client,
-    count_threads,
-    find_memory_limit,
-    keep_loaded,
-    run_blocks,
-    start_blocks,
-)
+from pmflib.running.clients import Client, count_threads, find_memory_limit
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.sample_blocks import BlockReference, read_blocks
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 
 KEPT_SHARE = 4
 """Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
@@ -158,7 +153,7 @@ class StoredSamples:
         counts = PairCounts.zero(self.schema, n_counts)
         for place, fold in enumerate(folds):
             mine = [block for block in self.blocks if block.fold == fold]
-            groups = group_blocks(mine, COUNTING)
+            groups = group_blocks(mine, COUNTING_COARSENESS)
             shared = self.schema.offsets
             counts.tables[place] = run_blocks(
                 self.client, count_group, groups, merge_tables, shared
@@ -166,7 +161,7 @@ class StoredSamples:
             counts.n_rows[place] = sum(block.n_rows for block in mine)
         return counts
 
-    def evaluate(self, models: Sequence[Model]) -> list[EMStatistics]:
+    def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one.
 
         Models are dealt to no more tasks than keep all threads busy: a block that is not kept is read once per task.
@@ -180,16 +175,16 @@ class StoredSamples:
         ]
         return [statistics for share in pending for statistics in share.wait()]
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         """Sums of scores over the groups, in a tree that depends on their number alone."""
         shared = self.schema.offsets, score, models, self.target
         return run_blocks(self.client, judge_group, self._groups, merge_scores, *shared)
@@ -209,7 +204,7 @@ class StoredSamples:
         return -(-count_threads(self.client) // len(self._groups))
 
 
-def iterate_distinct(group: Group) -> Iterator[Block]:
+def iterate_distinct(group: BlockGroup) -> Iterator[Block]:
     """Blocks of a group, one at a time; those that are read have their equal rows merged where that pays.
 
     Whether blocks are kept in memory or read again for every pass must not change the result: they are merged either
@@ -225,7 +220,9 @@ def load_group(group: Sequence[BlockReference]) -> list[Block]:
     return list(iterate_distinct(group))
 
 
-def evaluate_group(group: Group, offsets: IntArray, models: Sequence[Model]) -> list[EMStatistics]:
+def evaluate_group(
+    group: BlockGroup, offsets: IntArray, models: Sequence[Parameters]
+) -> list[EMStatistics]:
     """Sufficient statistics of a group under each of several models; the blocks are read once."""
     logs = [take_logs(*model) for model in models]
     return merge_each(
@@ -234,7 +231,11 @@ def evaluate_group(group: Group, offsets: IntArray, models: Sequence[Model]) -> 
 
 
 def judge_group(
-    group: Group, offsets: IntArray, score: ScoreBlock, models: Sequence[Model], target: int | None
+    group: BlockGroup,
+    offsets: IntArray,
+    score: ScoreBlock,
+    models: Sequence[Parameters],
+    target: int | None,
 ) -> FloatArray:
     """Sums of the scores of a group."""
     logs = [take_logs(*model) for model in models]

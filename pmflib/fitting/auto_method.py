@@ -7,18 +7,18 @@ without a pass over the samples, by the held-out log-likelihood per pair of answ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.arrays import FloatArray, Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import RankError
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
+from pmflib.fitting.pair_methods import run_random, run_spa
 from pmflib.fitting.rounds import Round, deal_rounds
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spa import fit_spa
@@ -70,6 +70,41 @@ class Choice:
     method: str
     pseudo_count: float
     notes: tuple[str, ...]
+
+
+def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
+    """Fit by `fit_chosen`; a single state by spa, a single variable by a random start.
+
+    Parameters
+    ----------
+    counts, rank, rng
+        As for `pmflib.fit`.
+    """
+    if counts.schema.n_variables == 1 or rank == 1:
+        return _fit_trivial(counts, rank, rng)
+    found, choice = fit_chosen(counts, rank, rng)
+    return replace(found, notes=choice.notes, method=choice.method)
+
+
+def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
+    """Fit by `fit_pairs`; a single state by spa, a single variable by a random start.
+
+    Parameters
+    ----------
+    counts, rank, rng
+        As for `pmflib.fit`.
+    """
+    if counts.schema.n_variables == 1 or rank == 1:
+        return _fit_trivial(counts, rank, rng)
+    return replace(fit_pairs(counts, rank, rng), notes=())
+
+
+def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
+    """Fit one variable or one state, where there is nothing to choose."""
+    if counts.schema.n_variables == 1:
+        lone = ("random start: a single variable has no pairs",)
+        return run_random(counts, rank, rng).with_notes(lone, "random")
+    return replace(run_spa(counts, rank, rng), method="spa")
 
 
 def fit_chosen(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import Marginals
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from pmflib.solvers.result import SolverResult

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.in_memory import SamplesInMemory
@@ -25,7 +25,6 @@ from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -76,7 +75,7 @@ class EMFit:
     seed: int
     passes: Passes
     target: int | None = None
-    made: Mapping[str, Model] = field(default_factory=dict)
+    made: Mapping[str, Parameters] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
 
     def sized_for(self, training: Samples) -> EMFit:
@@ -186,7 +185,9 @@ class EMFit:
     def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
         return Runs(training, held_out, self.schema.offsets, starts.singles, *self.passes)
 
-    def _report(self, recipe: Recipe, model: Model, state: EMState, starts: Starts) -> FitResult:
+    def _report(
+        self, recipe: Recipe, model: Parameters, state: EMState, starts: Starts
+    ) -> FitResult:
         """Turn the end of EM into a result."""
         method = f"{starts.name_methods(each for each, _ in recipe.starts)}+em"
         origin: dict[str, object] = {

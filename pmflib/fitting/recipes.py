@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.em.samples import Samples
 from pmflib.fitting.averaging import average_parameters
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0)
@@ -37,7 +37,7 @@ KINDS_OF_MEMBERS = ("pairs", "random")
 # A held-out log-likelihood this near to the best, as a share, has not fallen.
 _LEVEL = 1e-4
 
-MakeStarts = Callable[[str, int], list[Model]]
+MakeStarts = Callable[[str, int], list[Parameters]]
 """Models to start from: of a kind, as many as asked for."""
 
 
@@ -142,7 +142,7 @@ def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
 
 def fit_options(
     runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Model, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
     if runs.held_out is not None:
         return find_recipe(runs, make_starts, options)
@@ -152,7 +152,7 @@ def fit_options(
 
 def find_recipe(
     runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Model, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Compare ways to fit on held-out samples.
 
     Parameters
@@ -208,7 +208,9 @@ def find_recipe(
     return recipe, (state.best_prior, state.best_factors), state
 
 
-def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[Model, EMState]:
+def follow_recipe(
+    recipe: Recipe, runs: Runs, make_starts: MakeStarts
+) -> tuple[Parameters, EMState]:
     """Fit other samples in the same way.
 
     Parameters
@@ -235,13 +237,13 @@ def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[
 
 def _compare_converged(
     runs: Runs, make_starts: MakeStarts, kinds: Sequence[str], pseudo_counts: Sequence[float]
-) -> tuple[Recipe, Model, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Several starts until they have converged: the mean of them, or the best."""
     starts = ((kinds[0], 1), (kinds[1], N_STARTS - 1))
     runs = replace(runs, accelerate=True)
     begun = [model for kind, number in starts for model in make_starts(kind, number)]
     assert runs.held_out is not None
-    found: dict[float, tuple[Model, str, EMState]] = {}
+    found: dict[float, tuple[Parameters, str, EMState]] = {}
     all_scores: dict[float, dict[str, float]] = {}
     for pseudo_count in pseudo_counts:
         state = runs.run(f"starts-{pseudo_count:g}", begun, pseudo_count, stop_early=False)
@@ -263,7 +265,7 @@ def _compare_converged(
 
 
 def _choose_largest(
-    held_out: Samples, models: dict[float, Model], scores: dict[float, float]
+    held_out: Samples, models: dict[float, Parameters], scores: dict[float, float]
 ) -> tuple[float, tuple[str, ...]]:
     """Largest pseudo-count that held-out samples do not speak against, and a sentence on why.
 
@@ -290,7 +292,7 @@ def _choose_largest(
     return chosen, (f"pseudo-count {chosen:g}: {reason} ({told})",)
 
 
-def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Model]:
+def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters]:
     """What can be made of several runs, by kind."""
     joined = state.prior, state.factors
     if recipe.kind == "average":

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
-from pmflib.fitting.from_pairs import Method, fit
-from pmflib.solvers.numeric.squarem import Model
+from pmflib.fitting.from_pairs import fit
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 
@@ -72,7 +70,7 @@ class Starts:
         offsets: IntArray,
         rank: int,
         seed: int,
-        made: Mapping[str, Model] | None = None,
+        made: Mapping[str, Parameters] | None = None,
         methods: Mapping[str, str] | None = None,
     ) -> None:
         self.singles = singles
@@ -82,7 +80,7 @@ class Starts:
         self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(method, 0): model for method, model in (made or {}).items()}
 
-    def __call__(self, method: str, number: int) -> list[Model]:
+    def __call__(self, method: str, number: int) -> list[Parameters]:
         """Return the first starts of a method; a method without randomness gives equal ones."""
         return [self._find(method, k) for k in range(number)]
 
@@ -90,23 +88,23 @@ class Starts:
         """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""
         return "/".join(dict.fromkeys(self._methods.get(method, method) for method in methods))
 
-    def _find(self, method: str, k: int) -> Model:
+    def _find(self, method: str, k: int) -> Parameters:
         if (method, k) not in self._made:
             generator = np.random.default_rng([self._seed, k])
             self._made[method, k] = self._make(method, generator)
         return self._made[method, k]
 
-    def _make(self, method: str, rng: np.random.Generator) -> Model:
+    def _make(self, method: str, rng: np.random.Generator) -> Parameters:
         if method == "random":
             return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
-        found = fit(self._load_counts(), self._rank, method=cast(Method, method), rng=rng)
+        found = fit(self._load_counts(), self._rank, method=method, rng=rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[method] = found.method
         model = found.model.prior, found.model.factors
         return model if found.method == "random" else open_for_em(model, self.singles)
 
 
-def open_for_em(model: Model, singles: FloatArray) -> Model:
+def open_for_em(model: Parameters, singles: FloatArray) -> Parameters:
     """Open a fit of the marginals as a start of EM, with nothing ruled out.
 
     A fit of sampled marginals has many zeros, which EM never leaves: a tenth of the prior is spread over all states,

@@ -17,7 +17,7 @@ from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.screening import Screen, Verdicts
+from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
 from pmflib.ingest.times import TimeReader

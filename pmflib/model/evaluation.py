@@ -90,6 +90,13 @@ class HeldOutScores:
                 out[f"{who}mae"] = total[f"{who}absolute_error"] / n_ordinal
         return out
 
+    def to_json(self, schema: Schema) -> dict[str, dict[str, float]]:
+        """Sums by name of the variable and of the measure, plain JSON types."""
+        return {
+            variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
+            for variable, sums in zip(schema.variables, self.sums, strict=True)
+        }
+
 
 @dataclass(frozen=True)
 class FoldSplit:

@@ -15,7 +15,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
-from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
 
 KIND = "joint PMF"
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
 from pmflib.solvers.numeric.rotation import improve_root, root_of, turn_nonnegative
-from pmflib.solvers.pairs.checks import Parameters, normalise_blocks, spread_pairs
+from pmflib.solvers.pairs.checks import normalise_blocks, spread_pairs
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spectral_rank import count_confirmed

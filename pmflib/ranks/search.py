@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.ranks.folds import RankFit, RankFold, RankJob, fit_rank
-from pmflib.solvers.pairs.checks import Parameters
 
 # Ranks are told apart one by one up to here, then in steps of a tenth.
 _FINE = 30
@@ -111,7 +110,7 @@ class RankSearch:
         client: Any = None,
     ) -> None:
         # loads the configuration's library, which a fit of counts has no use for
-        from pmflib.running.parallel import send_items
+        from pmflib.running.maps import send_items
 
         self.folds = folds
         self.ladder = list(ladder)
@@ -225,7 +224,7 @@ class RankSearch:
         self, rank: int, pseudo_count: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
-        from pmflib.running.parallel import map_items
+        from pmflib.running.maps import map_items
 
         work = [
             (fold, RankJob(rank, pseudo_count, near, self._seed))

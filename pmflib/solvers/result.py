@@ -1,6 +1,8 @@
 """What every solver hands back."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from pmflib.arrays import FloatArray
 
@@ -24,6 +26,8 @@ class SolverResult:
         Whether the stopping rule was met before the limit of iterations; True for a direct solver.
     notes
         One sentence for each choice or repair that the solver made by itself.
+    method
+        Name of what made the result, where it is another than the method that was called; else empty.
     """
 
     prior: FloatArray
@@ -32,3 +36,8 @@ class SolverResult:
     n_iter: int
     converged: bool
     notes: tuple[str, ...] = ()
+    method: str = ""
+
+    def with_notes(self, notes: tuple[str, ...], method: str = "") -> SolverResult:
+        """Put notes on what went before it ahead of its own, and name what made it."""
+        return replace(self, notes=(*notes, *self.notes), method=method or self.method)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import (
+from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
     open_group,
@@ -59,6 +59,10 @@ class BlockReference:
     def n_rows(self) -> int:
         """Number of samples."""
         return self.stop - self.start
+
+
+BlockGroup: TypeAlias = Sequence[BlockReference] | Sequence[Block]
+"""Blocks that one Dask task works on, loaded, or references to them."""
 
 
 def choose_block_rows(n_variables: int) -> int:
@@ -247,6 +251,12 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
                 opened = reference.path, open_group(Path(reference.path))
             block = _read_block(opened[1], reference.start, reference.stop)
         yield block
+
+
+def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
+    """Blocks of a group, one at a time; references are read one by one."""
+    yield from read_blocks(item for item in group if isinstance(item, BlockReference))
+    yield from (item for item in group if not isinstance(item, BlockReference))
 
 
 def _read_block(group: zarr.Group, start: int, stop: int) -> Block:

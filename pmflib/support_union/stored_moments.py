@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.running.parallel import Client, run_blocks
+from pmflib.running.clients import Client
+from pmflib.running.maps import run_blocks
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.stored_columns import ColumnPart, list_columns, read_columns
 

@@ -116,7 +116,7 @@ def test_save__and_load(tmp_path, codes):
 
 
 def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
-    from pmflib.store.arrays import read_arrays
+    from pmflib.store.zarr_arrays import read_arrays
 
     count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
     arrays, attributes = read_arrays(tmp_path / "pairs")

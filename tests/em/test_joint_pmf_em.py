@@ -130,7 +130,7 @@ def test_shaped_by__mean_pseudo_count_is_as_asked_for():
 
 @pytest.mark.parametrize("pseudo_count", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
-    with pytest.raises(PmfError, match=r"pseudo_counts is .*; give a pseudo-count of at least 0"):
+    with pytest.raises(PmfError, match=r"pseudo_count is .*; give a pseudo-count of at least 0"):
         PseudoCounts.shaped_by(SINGLES, OFFSETS, pseudo_count)
 
 

@@ -26,8 +26,8 @@ from fault_runs import (
 )
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import open_client, start_workers
-from tasks.stage import Progress, listen
+from pmflib.running.clients import open_client, start_workers
+from tasks.progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_refine__worker_killed(workers: int, ingested: Path, undisturbed: Undist
     with (
         start_workers(cluster) as address,
         _kill_one(
-            address, "run_e_step", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
+            address, "evaluate_group", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
         ) as killed,
     ):
         assert run_stages(ingested, address) == undisturbed[1]

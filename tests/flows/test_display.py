@@ -4,7 +4,7 @@ import time
 from rich.console import Console
 
 from flows import display
-from tasks.stage import report
+from tasks.progress import report
 
 
 def show(reports, *, terminal, width=100):

@@ -3,7 +3,7 @@ import pytest
 import zarr
 
 from pmflib.errors import StoreError
-from pmflib.running.parallel import open_client
+from pmflib.running.clients import open_client
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.stored_moments import sum_moments
 

@@ -5,9 +5,9 @@ import pytest
 from pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 from pmflib.errors import SchemaError, SourceError
-from tasks import ingest as stage_module
+from pmflib.ingest import build_steps
 from tasks.ingest import ingest
-from tasks.stage import listen
+from tasks.progress import listen
 
 SIZES = (3, 2, 4)
 SCHEMA = make_schema(*SIZES)
@@ -88,13 +88,13 @@ def test_ingest__reads_only_the_new_file(pipeline, tmp_path, workers, monkeypatc
     codes = draw_codes(20, SIZES, missing=0)
     read = []
     function = "encode_wide" if layout == "wide" else "spill_long"
-    original = getattr(stage_module, function)
+    original = getattr(build_steps, function)
 
     def spy(source, *arguments, **options):
         read.append(source.name)
         return original(source, *arguments, **options)
 
-    monkeypatch.setattr(stage_module, function, spy)
+    monkeypatch.setattr(build_steps, function, spy)
 
     def write(name, part):
         if layout == "wide":
@@ -116,7 +116,7 @@ def test_ingest__options_that_do_not_matter_redo_nothing(pipeline, tmp_path, wor
     config = pipeline(SCHEMA, {})
     (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(10, SIZES)))
     first = ingest.fn(config, workers)
-    monkeypatch.setattr(stage_module, "encode_wide", None)
+    monkeypatch.setattr(build_steps, "encode_wide", None)
     other = pipeline(SCHEMA, {}, cluster={"workers": 1}, model={"rank": 3}, em={"tol": 0.1})
     assert ingest.fn(other, workers) == first
 

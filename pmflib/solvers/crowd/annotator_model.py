@@ -33,7 +33,7 @@ HALF = 0.5
 SPREAD = 0.1
 """Answers that it is given in every cell: nothing is ruled out."""
 VOTES = 0.75
-"""Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd_stress.py."""
+"""Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd/stress.py."""
 ENOUGH = 300.0
 """Mean number of answers of an annotator that halves it: the more there are, the more they tell by themselves."""
 SCARCITY = 20.0

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-
-Model: TypeAlias = tuple[FloatArray, FloatArray]
-"""Prior (rank,) and factors (n_levels, rank)."""
+from pmflib.arrays import IntArray, Parameters
 
 
 @dataclass(frozen=True)
@@ -70,8 +66,8 @@ class Acceleration:
         Passes saved so far: what extrapolations have gained, in units of the gain of the pass before each.
     """
 
-    origin: Model | None = None
-    fallback: Model | None = None
+    origin: Parameters | None = None
+    fallback: Parameters | None = None
     step_length: float = 1.0
     longest: float = SQUAREM.first_longest
     passes_saved: float = 0.0
@@ -88,7 +84,7 @@ class Acceleration:
         """
         return self.fallback is None or loss <= losses[-1]
 
-    def reject(self) -> tuple[Model, Acceleration]:
+    def reject(self) -> tuple[Parameters, Acceleration]:
         """Return to the model of plain EM, and take shorter steps from there."""
         assert self.fallback is not None
         return self.fallback, Acceleration(
@@ -113,8 +109,8 @@ class Acceleration:
         )
 
     def propose(
-        self, current: Model, updated: Model, offsets: IntArray
-    ) -> tuple[Model, Acceleration]:
+        self, current: Parameters, updated: Parameters, offsets: IntArray
+    ) -> tuple[Parameters, Acceleration]:
         """Extrapolate, where an update is the second in a row.
 
         Parameters
@@ -146,8 +142,8 @@ def _count_saved(loss: float, losses: Sequence[float]) -> float:
 
 
 def extrapolate(
-    start: Model, middle: Model, end: Model, offsets: IntArray, longest: float
-) -> tuple[Model, float]:
+    start: Parameters, middle: Parameters, end: Parameters, offsets: IntArray, longest: float
+) -> tuple[Parameters, float]:
     """Continue along the path of two steps of EM, as far as their shrinking suggests.
 
     Parameters

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.errors import PmfError, RankError, SchemaError
-
-Parameters: TypeAlias = tuple[FloatArray, FloatArray]
-"""Prior (rank,) and factors (n_levels, rank)."""
 
 S = TypeVar("S", bound=np.generic)
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.solvers.pairs.checks import (
     FLOOR,
-    Parameters,
     check_limits,
     check_pairs,
     check_start,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pmflib.arrays import FloatArray
-from pmflib.solvers.pairs.checks import Parameters
+from pmflib.arrays import FloatArray, Parameters
 
 
 def open_start(

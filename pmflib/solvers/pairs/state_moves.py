@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.errors import RankError
-from pmflib.solvers.pairs.checks import FLOOR, Parameters, check_start, normalise_blocks
+from pmflib.solvers.pairs.checks import FLOOR, check_start, normalise_blocks
 
 # The new state's own level is certain to this degree; the rest is the variable's PMF.
 _CERTAIN = 0.9

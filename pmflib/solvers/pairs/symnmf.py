@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.errors import RankError
 from pmflib.solvers.numeric.rotation import (
     draw_rotations,
@@ -19,7 +19,6 @@ from pmflib.solvers.numeric.rotation import (
 )
 from pmflib.solvers.pairs.checks import (
     FLOOR,
-    Parameters,
     check_limits,
     check_pairs,
     check_rank,

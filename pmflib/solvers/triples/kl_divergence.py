@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.solvers.numeric.squarem import extrapolate
 from pmflib.solvers.pairs.checks import (
     FLOOR,
-    Parameters,
     check_limits,
     check_nonnegative,
     check_start,

@@ -11,10 +11,10 @@ from itertools import permutations
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.errors import SchemaError
 from pmflib.solvers.numeric.simplex import project_simplex, solve_simplex_least_squares
-from pmflib.solvers.pairs.checks import Parameters, check_limits, check_nonnegative, check_start
+from pmflib.solvers.pairs.checks import check_limits, check_nonnegative, check_start
 from pmflib.solvers.result import SolverResult
 
 _STEPS = 5
