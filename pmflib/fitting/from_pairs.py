@@ -41,6 +41,8 @@ class FitResult:
         Passes that acceleration has saved, by the estimate of `pmflib.solvers.numeric.squarem`; 0 without it.
     comparisons
         What was chosen on held-out data, with all candidates and their scores.
+    log_likelihoods
+        Training log-likelihood per sample before each pass (EM), nats; empty for a fit of counts.
     """
 
     model: JointPMF
@@ -52,6 +54,7 @@ class FitResult:
     notes: tuple[str, ...] = ()
     passes_saved: float = 0.0
     comparisons: tuple[Comparison, ...] = ()
+    log_likelihoods: tuple[float, ...] = ()
 
 
 @document_methods(PAIR_METHODS)

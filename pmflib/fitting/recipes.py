@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.arrays import Parameters
-from pmflib.em.loop import EMState
+from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
 from pmflib.methods import MEMBER_START_METHODS
@@ -290,7 +290,7 @@ def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
     objectives = [
         statistics.log_likelihood + shape.log_penalty(*model)
-        for statistics, model in zip(runs.evaluate(models), models, strict=True)
+        for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
     ]
     best = models[int(np.argmax(objectives))]
     return {"best": best, "mean": average_parameters(models)}
