@@ -10,9 +10,9 @@ from crowd_baselines import WITH_CONFUSION, run_baseline
 from crowd_noiseless import measure_freedom, measure_noiseless
 from crowd_published import AGAIN, OURS, Numbers, average, read_published, show
 
-from pmflib.crowd import Answers, aggregate, read_answers
-from pmflib.crowd.aggregation import fit_annotators
-from pmflib.solvers.crowd.annotator_model import Annotators, Rule
+from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.crowd.aggregation import fit_crowd_model
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.synthetic.label_logs import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
@@ -29,21 +29,20 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
 TRUTH = "EM from the truth"
 
 
-def measure_methods(crowd: Crowd, answers: Answers) -> dict[str, float]:
+def measure_methods(crowd: Crowd, log: LabelLog) -> dict[str, float]:
     """Mean squared error of each method of ours, and of passes from the truth on."""
     errors = {}
     for name, (how, options) in METHODS.items():
-        found = aggregate(answers, how, **options)
+        found = aggregate(log, how, **options)
         errors[name] = crowd.measure(found.prior, found.confusion)
-    rule = Rule(strength=0.0, variational=False, votes=False)
-    start = Annotators(crowd.prior, crowd.confusion, 0.0, rule)
-    best = fit_annotators(answers, rule, start=start, **SETTLED)[0].annotators
+    start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
+    best = fit_crowd_model(log, start, **SETTLED)[0].model
     return errors | {TRUTH: crowd.measure(best.prior, best.confusion)}
 
 
-def measure_baselines(crowd: Crowd, answers: Answers) -> dict[str, float]:
+def measure_baselines(crowd: Crowd, log: LabelLog) -> dict[str, float]:
     """Mean squared error of the baselines that estimate confusion matrices."""
-    found = {name: run_baseline(name, answers) for name in WITH_CONFUSION}
+    found = {name: run_baseline(name, log) for name in WITH_CONFUSION}
     return {name: crowd.measure(one.prior, one.confusion) for name, one in found.items()}
 
 
@@ -69,9 +68,9 @@ def show_synthetic(reference: Path, trials: int) -> None:
             for trial in range(trials):
                 rng = np.random.default_rng([trial, n])
                 crowd = draw_published_crowd(n, rng, version=version)
-                answers = read_answers(crowd.answers, classes=range(crowd.prior.size))
-                mine.append(measure_methods(crowd, answers))
-                theirs.append(measure_baselines(crowd, answers))
+                log = read_labels(crowd.log, classes=range(crowd.prior.size))
+                mine.append(measure_methods(crowd, log))
+                theirs.append(measure_baselines(crowd, log))
             paper = published["ds-7", f"synthetic M=25 K=3 p=0.3 N={n}"]
             again = {name: values[place] for name, values in AGAIN["synthetic"].items()}
             columns = {

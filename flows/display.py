@@ -162,7 +162,7 @@ def make_labels_table(facts: Mapping[str, Any]) -> Group:
         "method",
         "em",
         "tasks",
-        "answers",
+        "labels",
         "workers",
         "classes",
         "prior",

@@ -184,7 +184,7 @@ class EvaluateConfig(_Section):
 
 
 class CrowdConfig(_Section):
-    """True labels of tasks that many workers have answered: `pmf crowd`."""
+    """True labels of tasks that many workers have labelled: `pmf crowd`."""
 
     method: Annotated[
         str,
@@ -197,7 +197,7 @@ class CrowdConfig(_Section):
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = 1e-4
-    """Stop when a pass moves less than this share of the answers between classes."""
+    """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Labels that there are; by default all that were given."""
 
