@@ -28,7 +28,7 @@ from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 
 MISSING = {"70%": 0.7, "50%": 0.5, "30%": 0.3}
 N_TRAINED, N_CARS = 150, 1352
-ANSWERED = 0.2
+LABELLED = 0.2
 """Share of the cars that a worker labels: not published; with a fifth DesSymNMF has the errors it was given."""
 ORDERS = {
     0: ("low", "med", "high", "vhigh"),
@@ -151,7 +151,7 @@ def show_car(path: Path, reference: Path, trials: int) -> None:
     for trial in range(trials):
         rng = np.random.default_rng([trial, 3])
         labels, actual = draw_labels(data, truth, rng)
-        task, worker = np.nonzero(rng.random(labels.shape) < ANSWERED)
+        task, worker = np.nonzero(rng.random(labels.shape) < LABELLED)
         table = {"task": task, "worker": worker, "label": labels[task, worker]}
         log = read_labels(table, classes=range(len(CLASSES)))
         score, score_ties = measure(log, actual)

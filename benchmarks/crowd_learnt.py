@@ -29,7 +29,7 @@ RAREST = 0.02
 MISLABELLED = 0.1
 """Share of a worker's training samples with a random label."""
 LIMITS = (3.0, 60.0)
-"""Errors of majority vote between which logs are told, per cent."""
+"""Errors of majority vote between which logs are used, per cent."""
 
 
 def read_samples(folder: Path, name: str) -> np.ndarray:

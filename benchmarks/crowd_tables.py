@@ -104,7 +104,7 @@ def compare(wrong: Mapping[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     return {name: (gap.mean(), gap.std() / gap.size**0.5) for name, gap in pairs.items()}
 
 
-def tell_better(gaps: Mapping[str, tuple[float, float]]) -> None:
+def print_better(gaps: Mapping[str, tuple[float, float]]) -> None:
     """Print by how much methods err less than the default, and how much of that may be chance."""
     for name, (gap, error) in sorted(gaps.items(), key=lambda row: row[1][0]):
         if gap < 0:
@@ -133,7 +133,7 @@ def show_real(data: Path, reference: Path) -> None:
             "ours": {name: errors[title][name] for name in ours},
         }
         show(f"{title}: label error, %", columns)
-        tell_better(gaps[title])
+        print_better(gaps[title])
     for dog in ("dog", "dog, all workers"):
         logs = ("bluebird", dog, "labelme", "jn-product")
         means = average(errors[name] for name in logs)
@@ -145,7 +145,7 @@ def show_real(data: Path, reference: Path) -> None:
         print(f"\nbest first: {', '.join(list(ordered)[:5])}")
         show(f"mean over {', '.join(logs)}, %", split)
         # logs have tasks of their own: variances of the means add up
-        tell_better(
+        print_better(
             {
                 name: (
                     float(np.mean([gaps[log][name][0] for log in logs])),

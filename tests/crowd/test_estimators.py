@@ -20,9 +20,9 @@ def log():
     return draw_log(np.random.default_rng(0), **sizes)[0]
 
 
-@pytest.mark.parametrize(("kind", "method"), CLASSES.items())
-def test_fit__is_the_method(log, kind, method):
-    estimator = kind(n_iter=500)
+@pytest.mark.parametrize(("estimator_class", "method"), CLASSES.items())
+def test_fit__is_the_method(log, estimator_class, method):
+    estimator = estimator_class(n_iter=500)
     assert estimator.fit(log) is estimator
     expected = aggregate(log, method, max_passes=500)
     np.testing.assert_array_equal(estimator.result_.posterior, expected.posterior)

@@ -74,11 +74,11 @@ def test_read_labels__arrow_dictionary_and_nan_are_read():
     assert log.quarantine["reason"].to_pylist() == ["no_worker"]
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-def test_read_labels__texts_and_booleans_are_read(kind):
+@pytest.mark.parametrize("arrow_type", [pa.string(), pa.large_string(), pa.string_view()])
+def test_read_labels__texts_and_booleans_are_read(arrow_type):
     table = pa.table(
         {
-            "task": pa.array(["b", "a"], kind),
+            "task": pa.array(["b", "a"], arrow_type),
             "worker": pa.array([b"u", b"v"]),
             "label": pa.array([True, False]),
         }

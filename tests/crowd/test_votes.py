@@ -91,11 +91,11 @@ def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(
     np.testing.assert_allclose(found.state_mass, expected.state_mass, rtol=1e-12)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-12)
     assert found.n_rows == expected.n_rows
-    # states are the classes of every kind in turn
+    # states are the classes of one subclass after the other
     posterior = score_tasks(voted, log_weights)
     of_classes = found.state_mass.reshape(n_subclasses, n_classes).sum(axis=0)
-    answered = np.diff(block.indptr) > 0
-    np.testing.assert_allclose(posterior[answered].sum(axis=0), of_classes, rtol=1e-11)
+    labelled = np.diff(block.indptr) > 0
+    np.testing.assert_allclose(posterior[labelled].sum(axis=0), of_classes, rtol=1e-11)
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def write_labels(path: Path) -> None:
-    """Write a log that takes many passes: guesses that tell little."""
+    """Write a log that takes many passes: guesses that say little."""
     rng = np.random.default_rng(5)
     sizes = {"n_tasks": 60_000, "n_workers": 200, "n_classes": 4, "n_labels": 5}
     log, _ = draw_log(rng, **sizes, accuracy=(0.3, 0.5))

@@ -98,7 +98,7 @@ def test_auto__gains_on_the_whole():
         pytest.param(
             SHAPES[0],
             marks=pytest.mark.xfail(
-                strict=True, reason="what most get wrong together, labels alone cannot tell"
+                strict=True, reason="what most get wrong together, labels alone cannot show"
             ),
         ),
         SLOW_SHAPES[2],

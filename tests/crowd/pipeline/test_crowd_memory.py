@@ -21,7 +21,7 @@ def test_plan_label_passes__holds_votes_and_strata_of_every_thread():
     assert many - few > 2 * 100_000 * (5 * 4 + 3 * 8 * 4)
     table = plan_em(400, 4, 2).needed
     assert plan_label_passes(make_groups(100_000, 5), 100, 4, 2).needed > table
-    # a task is read whole, and cut before its votes are looked at
+    # a task is read whole, and cut before its votes are counted
     wide = plan_label_passes(make_groups(1 << 22, 1), 10, 1000, 1)
     assert wide.needed < 8 * 1000 * (1 << 22)
     with pytest.raises(
