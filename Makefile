@@ -20,8 +20,8 @@ slow: $(VENV)/.ready
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: export OMP_NUM_THREADS := 1
 gates: $(VENV)/.ready
-	$(BIN)/python benchmarks/counting.py --short || $(BIN)/python benchmarks/counting.py --short
-	$(BIN)/python benchmarks/em.py --short || $(BIN)/python benchmarks/em.py --short
+	$(BIN)/python -m benchmarks.counting.pairs --short || $(BIN)/python -m benchmarks.counting.pairs --short
+	$(BIN)/python -m benchmarks.em.passes --short || $(BIN)/python -m benchmarks.em.passes --short
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

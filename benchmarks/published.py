@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-REFERENCE = Path("../shared/reference/joint-pmf.csv")
+from benchmarks.data import DATA
+
+REFERENCE = DATA.parent / "reference" / "joint-pmf.csv"
 
 
 def read_published(path: Path, table: int, metric: str, column: str = "") -> dict[str, float]:

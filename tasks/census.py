@@ -5,9 +5,11 @@ from __future__ import annotations
 from pmflib.config import PipelineConfig
 from pmflib.crowd.pipeline.census import build_census, load_census, make_label_schema
 from pmflib.ingest import find_sources
-from pmflib.running.parallel import check_workers_see, map_items
+from pmflib.running.clients import check_workers_see
+from pmflib.running.maps import map_items
 from pmflib.store.artefacts import Reference
-from tasks.stage import open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import open_store, open_workers, stage
 
 
 @stage(name="census")

@@ -11,7 +11,8 @@ from pmflib.crowd.pipeline.census import check_label_schema
 from pmflib.crowd.pipeline.fitting import write_crowd_model
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.store.artefacts import Reference
-from tasks.stage import build_artefact, load_schema, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 3
 

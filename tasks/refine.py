@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import estimate_singles, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
@@ -29,13 +29,15 @@ from pmflib.fitting.recipes import Options, fit_options
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import split_folds
-from pmflib.running.memory_plan import group_blocks, plan_em
-from pmflib.running.parallel import Client, count_threads, keep_loaded, run_blocks, start_blocks
-from pmflib.solvers.numeric.squarem import Model
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import group_blocks
+from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
+from pmflib.running.memory_plan import plan_em
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import BlockReference
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 6
 
@@ -108,16 +110,16 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     begun = JointPMF.load(store.locate(start) / "model")
-    pairs, unseen = store.locate(counts) / "pairs", [*folds.validation, *folds.test]
+    pairs = store.locate(counts) / "pairs"
     rank, offsets = begun.rank, begun.schema.offsets
     blocks = list_dataset_blocks(store, dataset, folds.train)
     held_out = list_dataset_blocks(store, dataset, folds.validation)
     target = None if config.em.target is None else begun.schema.position(config.em.target)
     options = Options.make(config.model.method, config.em.pseudo_count, config.em.members, rank)
     options = options.fit_to(sum(block.n_observed for block in blocks), rank)
-    singles = normalise_singles(load_singles(pairs, without=unseen), offsets)
+    singles = normalise_singles(load_singles(pairs, folds=folds.train), offsets)
     starts = Starts(
-        lambda: PairCounts.load_total(pairs, without=unseen),
+        lambda: PairCounts.load_total(pairs, folds=folds.train),
         singles,
         offsets,
         rank,
@@ -167,6 +169,7 @@ def _write(
         "log_likelihood_per_row": list(state.log_likelihoods),
         "held_out_per_row": list(state.held_out),
         "notes": list(result.notes),
+        "comparisons": [each.to_json() for each in result.comparisons],
     }
 
 
@@ -205,7 +208,7 @@ def _evaluate_on(
     items = _keep_groups(client, blocks, spare)
     n_shares = -(-count_threads(client) // max(len(items), 1))
 
-    def evaluate(models: Sequence[Model]) -> list[EMStatistics]:
+    def evaluate(models: Sequence[Parameters]) -> list[EMStatistics]:
         if not items:
             return [EMStatistics.zero(len(factors), prior.size) for prior, factors in models]
         step = -(-len(models) // min(n_shares, len(models)))
@@ -227,14 +230,14 @@ class _HeldOutBlocks:
     offsets: IntArray
     target: int | None
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         shared = self.offsets, score, models, self.target
         return run_blocks(self.client, judge_group, self.groups, merge_scores, *shared)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.commands.drafting import relate
+from flows.commands.infer import relate
 from flows.console import AsJson, orchestrated, out, print_json
 from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config

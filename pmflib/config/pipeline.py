@@ -291,6 +291,12 @@ class PipelineConfig(_Section):
         """Path as seen from the configuration file; URLs and absolute paths stay as they are."""
         return path if "://" in path else str(Path(self.base) / path)
 
+    @property
+    def source_paths(self) -> tuple[str, ...]:
+        """Paths of the raw files as seen from the configuration file."""
+        paths = self.source.path
+        return tuple(map(self.resolve, (paths,) if isinstance(paths, str) else paths))
+
 
 def load_config(path: str | Path) -> PipelineConfig:
     """Read and check a pipeline configuration.

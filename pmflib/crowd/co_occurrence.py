@@ -13,7 +13,7 @@ from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.class_matching import Order, read_confusion
 from pmflib.solvers.crowd.rotation_draws import draw_roots, measure_noise
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.solvers.numeric.rotation import draw_rotations, turn_nonnegative
+from pmflib.solvers.numeric.rotation import PUBLISHED, draw_rotations, rotate_nonnegative
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +139,8 @@ def average_rotations(data: CoOccurrences, root: FloatArray) -> CrowdModel:
     """
     ends: list[tuple[float, FloatArray, CrowdModel]] = []
     for rotation in draw_rotations(data.pairs.n_classes, SEARCH.n_starts, data.rng):
-        nonnegative, _ = turn_nonnegative(
-            root, rotations=[rotation], hasten=False, max_iter=SEARCH.max_steps
+        nonnegative, _ = rotate_nonnegative(
+            root, rotations=[rotation], settings=PUBLISHED, max_iter=SEARCH.max_steps
         )
         model = data.read(nonnegative)
         gaps = (np.abs(model.mass - other.mass).max() for *_, other in ends)

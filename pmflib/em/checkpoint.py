@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import IntArray, Parameters
 from pmflib.em.loop import EMState
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.store.artefacts import replace_file
 
 
@@ -79,7 +78,7 @@ def load_state(path: Path) -> EMState | None:
     )
 
 
-def _find_model(arrays: dict[str, npt.NDArray[Any]], name: str) -> Model | None:
+def _find_model(arrays: dict[str, npt.NDArray[Any]], name: str) -> Parameters | None:
     if f"{name}_prior" not in arrays:
         return None
     return arrays[f"{name}_prior"], arrays[f"{name}_factors"]

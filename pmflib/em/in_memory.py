@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import DenseBlock
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import estimate_gain, merge_each, merge_scores
@@ -20,7 +20,6 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.running.processors import count_processors
-from pmflib.solvers.numeric.squarem import Model
 
 BLOCK_WORK = 20_000_000
 """Observed cells times rank in a block, about: some milliseconds, which is worth a thread."""
@@ -55,7 +54,7 @@ class Samples:
         ]
         self._pool = ThreadPoolExecutor(count_processors())
 
-    def evaluate_each(self, models: Sequence[Model]) -> list[EMStatistics]:
+    def evaluate_each(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models."""
         logs = [take_logs(*model) for model in models]
 
@@ -67,16 +66,16 @@ class Samples:
         found = list(self._pool.map(add_up, range(n_tasks)) if n_tasks > 1 else [add_up(0)])
         return merge_each([found[i : i + len(logs)] for i in range(0, n_tasks, len(logs))])
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, nats per sample."""
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """What a sample gains on average by the first of two models, nats, and the standard error of that."""
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         """Sums of scores over the blocks, in their order."""
         logs = [take_logs(*model) for model in models]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.statistics import EMStatistics, m_step
 from pmflib.errors import PmfError
-from pmflib.solvers.numeric.squarem import FIRST_REACH, GROWTH, LEAST_REACH, Model, extrapolate
+from pmflib.solvers.numeric.squarem import FIRST_REACH, GROWTH, LEAST_REACH, extrapolate
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
@@ -59,8 +59,8 @@ class EMState:
     best_prior: FloatArray | None = None
     best_factors: FloatArray | None = None
     converged: bool = False
-    origin: Model | None = None
-    refuge: Model | None = None
+    origin: Parameters | None = None
+    refuge: Parameters | None = None
     stretch: float = 1.0
     reach: float = FIRST_REACH
     passes_saved: float = 0.0
@@ -76,7 +76,7 @@ class EMState:
         return int(np.argmax(self.held_out)) if self.held_out else self.n_passes
 
 
-def open_for_em(model: Model, singles: FloatArray) -> Model:
+def open_for_em(model: Parameters, singles: FloatArray) -> Parameters:
     """Start EM near a fit of the marginals, with nothing ruled out.
 
     A fit of sampled marginals has many zeros: a tenth of the prior is spread over all states, and a hundredth of every

@@ -6,40 +6,39 @@ one table. The update of such a model is the update of each member; only the E-s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.em.loop import EMState, run_em
 from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.numeric.squarem import Model
+from pmflib.selection.comparison import estimate_gain as estimate_gain
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
+EvaluateModels = Callable[[Sequence[Parameters]], Sequence[EMStatistics]]
 """Sufficient statistics of a set of samples under each of several models of one rank."""
 
 
 class HeldOut(Protocol):
     """Held-out samples, as models are judged on them."""
 
-    def score(self, models: Sequence[Model]) -> float:
+    def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, nats per sample."""
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """What a sample gains on average by the first of two models, nats, and the standard error of that."""
 
 
-def join_members(models: Sequence[Model]) -> Model:
+def join_members(models: Sequence[Parameters]) -> Parameters:
     """Average of models, at least one, as one model: the mean of their probabilities, of summed rank."""
     prior = np.concatenate([prior for prior, _ in models]) / len(models)
     return prior, np.concatenate([factors for _, factors in models], axis=1)
 
 
-def split_members(model: Model, n_members: int) -> list[Model]:
+def split_members(model: Parameters, n_members: int) -> list[Parameters]:
     """Take apart what `join_members` made of models of one rank; priors sum to 1 again."""
     if n_members == 1:
         return [model]
@@ -64,15 +63,6 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
 def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
     """Sum of what was added up over parts of the samples, at least one, in their order."""
     return np.asarray(sum(parts))
-
-
-def estimate_gain(sums: FloatArray) -> tuple[float, float]:
-    """Mean gain per sample, and its standard error, from what `score_difference` adds up."""
-    n_samples, gain, squares = (float(each) for each in sums)
-    if n_samples <= 1:
-        return gain, math.inf
-    mean = gain / n_samples
-    return mean, math.sqrt(max(squares / n_samples - mean**2, 0.0) / (n_samples - 1))
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
@@ -114,7 +104,12 @@ class Runs:
     on_pass: Callable[[str, EMState], None] = lambda name, state: None
 
     def run(
-        self, name: str, starts: Sequence[Model], pseudo_count: float, *, stop_early: bool = True
+        self,
+        name: str,
+        starts: Sequence[Parameters],
+        pseudo_count: float,
+        *,
+        stop_early: bool = True,
     ) -> EMState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 

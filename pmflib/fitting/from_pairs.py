@@ -11,6 +11,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import ConvergenceWarning, RankError
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
+from pmflib.selection.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class FitResult:
         What a careful user should know.
     passes_saved
         Passes that acceleration has saved, by the estimate of `pmflib.solvers.numeric.squarem`; 0 without it.
+    comparisons
+        What was chosen on held-out data, with all candidates and their scores.
     """
 
     model: JointPMF
@@ -48,6 +51,7 @@ class FitResult:
     method: str
     notes: tuple[str, ...] = ()
     passes_saved: float = 0.0
+    comparisons: tuple[Comparison, ...] = ()
 
 
 @document_methods(PAIR_METHODS)
@@ -106,5 +110,12 @@ def fit(
     method = found.method or method
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(
-        model, found.loss_history, (), found.n_iter, found.converged, method, found.notes
+        model,
+        found.loss_history,
+        (),
+        found.n_iter,
+        found.converged,
+        method,
+        found.notes,
+        comparisons=found.comparisons,
     )

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import IntArray, Parameters
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import Samples
@@ -18,7 +18,6 @@ from pmflib.em.members import Runs
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import (
-    KINDS_OF_MEMBERS,
     Options,
     Recipe,
     find_recipe,
@@ -27,9 +26,9 @@ from pmflib.fitting.recipes import (
 )
 from pmflib.fitting.starts import Starts
 from pmflib.hashing import assign_folds
+from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -157,7 +156,7 @@ class _Task:
     schema: Schema
     rank: int
     options: Options
-    made: Mapping[str, Model]
+    made: Mapping[str, Parameters]
     seed: int
     limits: _Limits
     target: int | None = None
@@ -209,7 +208,7 @@ def _fit_all(task: _Task, codes: IntArray) -> FitResult:
 def report_em(
     schema: Schema,
     recipe: Recipe,
-    model: Model,
+    model: Parameters,
     state: EMState,
     starts: Starts,
     notes: tuple[str, ...] = (),
@@ -231,14 +230,14 @@ def report_em(
     notes
         Kept in the result, before those of the recipe.
     """
-    method = f"{starts.name_methods(kind for kind, _ in recipe.starts)}+em"
+    method = f"{starts.name_methods(method for method, _ in recipe.starts)}+em"
     origin: dict[str, object] = {
         "method": method,
         "passes": state.best_pass,
         "pseudo_count": recipe.pseudo_count,
     }
     if recipe.n_models > 1:
-        origin |= {recipe.kind: recipe.n_models}
+        origin |= {recipe.combination: recipe.n_models}
     if recipe.is_final:
         origin["final"] = True
     return FitResult(
@@ -250,6 +249,7 @@ def report_em(
         method,
         (*notes, *recipe.notes),
         state.passes_saved,
+        recipe.comparisons,
     )
 
 
@@ -286,10 +286,10 @@ def _check_options(model: JointPMF | None, rank: int | None, start: str, members
         check_can_start(model)
         if members > 1:
             raise PmfError(f"members is {members} and a model is given; give a rank instead")
-    if members > 1 and start not in ("auto", *KINDS_OF_MEMBERS):
+    if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
         raise PmfError(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
-            f"{('auto', *KINDS_OF_MEMBERS)}"
+            f"{('auto', *MEMBER_START_METHODS)}"
         )
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pmflib.arrays import Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.mirror import fit_mirror
 from pmflib.solvers.pairs.random_start import start_random

@@ -7,11 +7,10 @@ from functools import cache
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.loop import open_for_em
 from pmflib.fitting.from_pairs import fit
-from pmflib.solvers.numeric.squarem import Model
 from pmflib.solvers.pairs.random_start import start_random
 
 
@@ -43,7 +42,7 @@ class Starts:
         offsets: IntArray,
         rank: int,
         seed: int,
-        made: Mapping[str, Model] | None = None,
+        made: Mapping[str, Parameters] | None = None,
         methods: Mapping[str, str] | None = None,
     ) -> None:
         self.singles = singles
@@ -53,7 +52,7 @@ class Starts:
         self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(kind, 0): model for kind, model in (made or {}).items()}
 
-    def __call__(self, kind: str, number: int) -> list[Model]:
+    def __call__(self, kind: str, number: int) -> list[Parameters]:
         """Return some starts of a kind; a kind without randomness gives equal ones."""
         return [self._make(kind, k) for k in range(number)]
 
@@ -61,13 +60,13 @@ class Starts:
         """What made the starts of some kinds: "auto" names the method that it came to."""
         return "/".join(dict.fromkeys(self._methods.get(kind, kind) for kind in kinds))
 
-    def _make(self, kind: str, k: int) -> Model:
+    def _make(self, kind: str, k: int) -> Parameters:
         if (kind, k) not in self._made:
             generator = np.random.default_rng([self._seed, k])
             self._made[kind, k] = self._draw(kind, generator)
         return self._made[kind, k]
 
-    def _draw(self, kind: str, rng: np.random.Generator) -> Model:
+    def _draw(self, kind: str, rng: np.random.Generator) -> Parameters:
         if kind == "random":
             return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
         found = fit(self._load_counts(), self._rank, method=kind, rng=rng)

@@ -11,14 +11,14 @@ import numpy as np
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.solvers.pairs.checks import FLOOR
 
 MAX_COMPOSITE = 4000
-"""Entries of prior and factors whose information matrix `score_composite` takes apart."""
+"""Entries of prior and factors whose information matrix `score_composite` decomposes."""
 
-# Eigenvalues below this share of the largest are directions that the pairs do not tell.
-_CUT = 1e-9
+EIGENVALUE_SHARE = 1e-9
+"""Share of the largest eigenvalue below which a direction of the parameters is not determined by the pairs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Criteria:
     log_likelihood
         Of all samples, nats.
     entropy
-        Of the posteriors of the latent state, nats, summed: 0 where every sample tells its state.
+        Of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
     """
 
     n_parameters: int
@@ -66,7 +66,7 @@ class CompositeCriteria:
     ----------
     n_effective
         Effective number of parameters: tr(J H^-1), H the information of the pairs as if each were a
-        sample of its own, J the variance of their score. Pairs of one sample hang together, so that
+        sample of its own, J the variance of their score. Pairs of one sample depend on each other, so that
         it is above the number of parameters.
     n_rows
         Samples counted.
@@ -159,8 +159,8 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     model
         Fitted to these counts by the pairwise composite likelihood (`fit` with method "auto").
     counts
-        Of at least two folds with pairs: the spread of their scores tells how pairs of one sample
-        hang together. More folds, a surer number.
+        Of at least two folds with pairs: the spread of their scores shows how pairs of one sample
+        depend on each other. More folds, a surer number.
 
     Raises
     ------
@@ -202,9 +202,9 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     # at an optimum the scores sum to 0; what is left of them is not spread
     spread = scores - scores.mean(axis=0)
     values, vectors = np.linalg.eigh(_take_information(model, total))
-    told = values > _CUT * values.max(initial=0.0)
-    moved = spread @ vectors[:, told]
-    n_effective = float((moved**2 / values[told]).sum()) * len(tables) / (len(tables) - 1)
+    kept = values > EIGENVALUE_SHARE * values.max(initial=0.0)
+    moved = spread @ vectors[:, kept]
+    n_effective = float((moved**2 / values[kept]).sum()) * len(tables) / (len(tables) - 1)
     return CompositeCriteria(n_effective, int(counts.n_rows.sum()), float(np.vdot(total, logs)))
 
 

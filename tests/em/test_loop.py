@@ -17,8 +17,9 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.errors import PmfError
-from pmflib.running.parallel import open_client, run_blocks, start_workers
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.maps import run_blocks
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]

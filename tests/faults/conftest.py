@@ -4,7 +4,7 @@ import pytest
 from fault_runs import run_stages, write_config, write_log, write_wide
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from fault_runs import (
 )
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from fault_runs import run_stages
 from pmflib.config import ClusterConfig
 from pmflib.errors import StoreError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 
 try:
     with start_workers(ClusterConfig(workers=2)) as address:

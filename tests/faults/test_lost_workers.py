@@ -26,8 +26,8 @@ from fault_runs import (
 )
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import open_client, start_workers
-from tasks.stage import Progress, listen
+from pmflib.running.clients import open_client, start_workers
+from tasks.progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 

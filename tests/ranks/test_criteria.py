@@ -13,7 +13,7 @@ from pmflib.ranks.criteria import (
     score_composite,
     score_samples,
 )
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 def make_model(cardinalities, rank, seed=0):

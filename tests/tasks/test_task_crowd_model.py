@@ -14,7 +14,7 @@ from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.errors import MemoryPlanError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
 from tasks.census import census

@@ -20,8 +20,8 @@ from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_
 from pmflib.crowd.pipeline.label_tables import make_label_fields, make_label_table
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
-from pmflib.running.memory_plan import group_blocks
-from pmflib.running.parallel import tell_count
+from pmflib.running.grouping import group_blocks
+from pmflib.running.worker_messages import report_count
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
 
 MOST_CELLS = 1 << 21
@@ -55,7 +55,7 @@ def count_groups(
         block = _read_joined(group, n_workers, n_classes)
         counts = count_worker_pairs(block, n_workers, n_classes)
         total = WorkerPairCounts.merge([total, counts])
-        tell_count(topic, block.n_rows)
+        report_count(topic, block.n_rows)
     return total
 
 

@@ -21,15 +21,11 @@ from pmflib.crowd.pipeline.block_groups import (
 )
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
 from pmflib.em.statistics import EMStatistics
-from pmflib.running.memory_plan import COUNTING, MemoryPlan, group_blocks
-from pmflib.running.parallel import (
-    Client,
-    count_threads,
-    hear_counts,
-    keep_loaded,
-    map_items,
-    run_blocks,
-)
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, map_items, run_blocks
+from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
@@ -164,7 +160,7 @@ class StoredLabels:
             if n_counted < n_tasks:
                 on_tasks(n_counted)
 
-        with hear_counts(self.client, add) as topic:
+        with listen_to_counts(self.client, add) as topic:
             return run_blocks(
                 self.client, count_groups, shares, WorkerPairCounts.merge, *sizes, topic
             )
@@ -212,7 +208,7 @@ class StoredLabels:
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:
     """Put groups together to be counted: a merge takes as long as many labels do, but all threads must work."""
-    n_joined = max(1, min(COUNTING, len(groups) // n_threads))
+    n_joined = max(1, min(COUNTING_COARSENESS, len(groups) // n_threads))
     return [
         [block for group in groups[start : start + n_joined] for block in group]
         for start in range(0, len(groups), n_joined)

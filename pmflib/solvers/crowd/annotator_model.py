@@ -12,7 +12,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 
 SECOND_SUBCLASS_POWER = 0.3
 """Power of the label probabilities with which the second subclass starts, in [0, 1]: 0 would be guesses. Chosen on

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.solvers.checks import check_limits
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import root_of
-from pmflib.solvers.pairs.checks import check_limits
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy.special import gammaln, log_ndtr
 
 from pmflib.arrays import FloatArray
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.solvers.numeric.rotation import rotate
+from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
 LEAST_NOISE = 1e-5
 """Least standard deviation of an entry of the root, as a share of its root mean square: exact pairs are rounded."""
@@ -111,7 +111,7 @@ def draw_roots(
     noise
         Covariance of its rows, as from `measure_noise`.
     start
-        Nonnegative matrix near the rotated root to start from, as from `turn_nonnegative`.
+        Nonnegative matrix near the rotated root to start from, as from `rotate_nonnegative`.
     n_draws
         Number of draws.
     rng
@@ -137,7 +137,7 @@ def draw_roots(
     if n_classes == 1 or not root.any():
         return [start] * n_draws
     target = _Target(root, noise)
-    here = rotate(root.T @ start)
+    here = find_nearest_rotation(root.T @ start)
     density, logs = target.weigh(here)
     pick = int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
     step_size, n_accepted = WALK.first_step_size, 0

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-
-Model: TypeAlias = tuple[FloatArray, FloatArray]
-"""Prior (rank,) and factors (n_levels, rank)."""
+from pmflib.arrays import IntArray, Parameters
 
 SHRINK = 0.1
 """An extrapolation leaves at least this share of a probability: EM never leaves a zero."""
@@ -23,8 +18,8 @@ LEAST_STRETCH = 1.01
 
 
 def extrapolate(
-    start: Model, middle: Model, end: Model, offsets: IntArray, reach: float
-) -> tuple[Model, float]:
+    start: Parameters, middle: Parameters, end: Parameters, offsets: IntArray, reach: float
+) -> tuple[Parameters, float]:
     """Go on along the path of two passes of EM, as far as their shrinking steps suggest.
 
     Parameters

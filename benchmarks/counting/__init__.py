@@ -1,0 +1,1 @@
+"""Counting all pairs of variables."""

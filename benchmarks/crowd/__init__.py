@@ -1,0 +1,1 @@
+"""True labels from label logs: errors and speed."""

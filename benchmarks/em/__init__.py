@@ -1,0 +1,1 @@
+"""Passes of expectation-maximisation, and scoring of rows."""

@@ -1,0 +1,1 @@
+"""Solvers: time, and error of the factors against a known truth."""

@@ -1,0 +1,1 @@
+"""What a fitted model is good for: density, classes, ratings."""

@@ -1,0 +1,1 @@
+"""The pipeline: throughput, memory, and what orchestration costs."""

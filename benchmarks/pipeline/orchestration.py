@@ -1,0 +1,159 @@
+"""What orchestration costs: wall time of ``pmf run`` on a ten-row log.
+
+    python -m benchmarks.pipeline.orchestration
+
+prints medians over fresh stores: with the embedded Prefect server (fresh and warm history), and with a server that runs
+already, next to the same stages called as plain functions, and to a second run that finds everything done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+ROWS = "q1,q2,q3\n" + "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10)) + "\n"
+
+PLAIN = """
+import sys
+from pmflib.config import load_config
+from tasks.ingest import ingest
+from tasks.count import count
+from tasks.fit import fit
+from tasks.refine import refine
+from tasks.evaluate import evaluate
+config = load_config(sys.argv[1])
+dataset = ingest.fn(config)
+counts = count.fn(config, dataset)
+model = refine.fn(config, dataset, counts, fit.fn(config, counts))
+evaluate.fn(config, dataset, counts, model)
+"""
+
+
+def main() -> None:
+    """Time all ways in turn, and print the medians."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    times: dict[str, list[float]] = {}
+
+    def note(name: str, call: Callable[..., None], *words: str, **environment: str) -> None:
+        start = time.perf_counter()
+        call(*words, **environment)
+        times.setdefault(name, []).append(time.perf_counter() - start)
+
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        for repeat in range(options.repeats):
+            plain, embedded = make(root / f"plain{repeat}"), make(root / f"embedded{repeat}")
+            note("plain functions, no Prefect", python, "-c", PLAIN, plain)
+            note("embedded server, fresh history", pmf, embedded)
+            note("embedded server, everything done already", pmf, embedded)
+        with server(root / "server") as url:
+            for repeat in range(options.repeats):
+                config = make(root / f"served{repeat}")
+                note("running server", pmf, config, PREFECT_API_URL=url)
+                note(
+                    "running server, everything done already",
+                    pmf,
+                    config,
+                    PREFECT_API_URL=url,
+                )
+    for name, seconds in times.items():
+        print(
+            f"{statistics.median(seconds):6.2f} s  {name}  ({min(seconds):.2f} to {max(seconds):.2f})"
+        )
+
+
+def make(folder: Path) -> str:
+    """Write a ten-row log, and draft its pipeline; return the configuration's path."""
+    folder.mkdir(parents=True)
+    (folder / "log.csv").write_text(ROWS)
+    python(
+        "-m",
+        "flows.cli",
+        "infer",
+        str(folder / "log.csv"),
+        "--output",
+        str(folder),
+        "--rank",
+        "2",
+        "--json",
+    )
+    return str(folder / "pipeline.toml")
+
+
+def pmf(config: str, **environment: str) -> None:
+    """Run the pipeline as a user does."""
+    python("-m", "flows.cli", "run", config, "--json", **environment)
+
+
+def python(*words: str, **environment: str) -> None:
+    """Run Python, quietly."""
+    env = os.environ | environment
+    subprocess.run(
+        [sys.executable, *words],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=env,
+    )
+
+
+class server:
+    """A Prefect server on loopback for as long as the context lasts."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def __enter__(self) -> str:
+        """Start it, and wait until it answers."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        env = os.environ | {
+            "PREFECT_HOME": str(self.home),
+            "DO_NOT_TRACK": "1",
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "prefect",
+            "server",
+            "start",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ]
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        url = f"http://127.0.0.1:{port}/api"
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{url}/health", timeout=1)
+                return url
+            except OSError:
+                time.sleep(0.2)
+        raise TimeoutError("the Prefect server does not answer")
+
+    def __exit__(self, *error: object) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Number of latent states, and model selection for NMF."""
