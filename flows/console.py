@@ -1,4 +1,4 @@
-"""What commands share: the terminal, common options, a Prefect API with progress bars."""
+"""Parts that commands share: the terminal, common options, a Prefect API with progress bars."""
 
 from __future__ import annotations
 

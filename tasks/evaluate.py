@@ -36,7 +36,7 @@ def evaluate(
     config
         The pipeline.
     dataset, counts, model
-        What `ingest`, `count` and `refine` returned.
+        References from `ingest`, `count` and `refine`.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 

@@ -17,7 +17,7 @@ from pmflib.store.artefacts import Reference
 from tasks.progress import report
 from tasks.stage import build_artefact, open_store, stage
 
-VERSION = 7
+VERSION = 6
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Levels up to which the counts are diagnosed: some seconds for the singular values."""

@@ -35,7 +35,7 @@ def score(
     config
         The pipeline.
     dataset, model
-        What `ingest` and `refine` returned.
+        References from `ingest` and `refine`.
     targets
         Names of the variables to predict from the others.
     address
@@ -82,7 +82,7 @@ def answer(
     config
         The pipeline; its source is laid out long.
     dataset, model
-        What `ingest` and `refine` returned.
+        References from `ingest` and `refine`.
     questions
         A file of questions, with or without the true answers: see `read_questions`.
     address

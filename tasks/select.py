@@ -21,7 +21,7 @@ from pmflib.store.dataset import list_dataset_blocks
 from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
 
-VERSION = 6
+VERSION = 5
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""

@@ -1,4 +1,4 @@
-"""What every stage shares: a Prefect task, the store, workers, and the artefact shown in Prefect."""
+"""Parts that all stages share: the Prefect task, the store, workers, and the artefact shown in Prefect."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.adding import add_blocks
+from pmflib.counting.fold_checkpoint import load_table, save_table
 from pmflib.counting.pair_counts import CountsWriter
-from pmflib.em.checkpoint import load_table, save_table
 from pmflib.running.clients import Client
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import PendingResult, start_blocks
@@ -36,7 +36,7 @@ def count_stored_pairs(
     blocks_by_fold
         Blocks of every fold, 0 to n_folds - 1 in order; a fold may have none.
     writer
-        Where the counts are written; the caller closes it.
+        Writer of the counts; the caller closes it.
     checkpoints
         Folder for a checkpoint of each counted fold. Folds that have one there are not counted again.
     on_fold

@@ -81,7 +81,7 @@ class Diagnosis:
         return self.n_observed / self.n_pairs if self.n_pairs else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """What fits in a line of a log: plain JSON types, without the arrays."""
+        """Summary in plain JSON types, without the arrays."""
         return {
             "coverage": self.coverage,
             "least_support": self.least_support,
@@ -176,7 +176,7 @@ def count_moments(marginals: Marginals) -> int:
 def _measure_rank(
     counts: PairCounts, marginals: Marginals, cut: BoolArray
 ) -> tuple[FloatArray, float, int | None]:
-    """Singular values across the cut, the noise's largest, and how many stand above it."""
+    """Singular values across the cut, the noise's largest, and how many are above it."""
     if not marginals.observed.any():
         return np.zeros(0), 0.0, 1
     singles = estimate_singles(counts)

@@ -13,8 +13,10 @@ from pmflib.model.metrics import match_factors
 from pmflib.solvers.pairs.composite import fit_composite
 
 MAX_ITERATIONS = 500
+"""Updates of each fit at most; from the model they start near their end."""
 TOLERANCE = 1e-8
-"""Of the fits: their differences are the errors, so that they converge further than a single fit would."""
+"""Relative fall of the loss at which a fit has converged: differences of fits are the errors, so that they have to
+converge further than a single fit would."""
 
 
 def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:

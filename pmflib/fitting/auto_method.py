@@ -1,7 +1,7 @@
 """Method "auto": several starts and pseudo-counts, judged on counts that were held out.
 
 Counts of folds subtract: training counts are the total minus a fold, so that candidates are compared
-without a pass over the samples, by the held-out log-likelihood per pair of answers.
+without a pass over the samples, by the held-out log-likelihood per pair of observed cells.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> Sol
 
 
 def _list_starts(rank: int, seed: int) -> dict[str, Start]:
-    """Starts by name; each call begins its own stream of random numbers."""
+    """Starts by name; each call has a stream of random numbers of its own."""
 
     def symnmf(marginals: Marginals, singles: FloatArray) -> Parameters:
         found = fit_symnmf(

@@ -1,4 +1,4 @@
-"""From triple counts to a model: the classical rival of pairs."""
+"""Fitting a model to triple counts: the classical rival of pairs."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.arrays import Parameters
-from pmflib.em.loop import EMState
+from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
 from pmflib.methods import MEMBER_START_METHODS
@@ -80,7 +80,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Options:
-    """What a fit chooses from.
+    """Candidates that a fit chooses from.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _compare_converged(
 
 
 def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters]:
-    """What can be made of several runs, by the name of the combination."""
+    """Models that several runs combine to, by the name of the combination."""
     joined = state.prior, state.factors
     if recipe.combination == "average":
         return {"average": joined}
@@ -290,7 +290,7 @@ def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
     objectives = [
         statistics.log_likelihood + shape.log_penalty(*model)
-        for statistics, model in zip(runs.evaluate(models), models, strict=True)
+        for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
     ]
     best = models[int(np.argmax(objectives))]
     return {"best": best, "mean": average_parameters(models)}

@@ -46,7 +46,7 @@ def assemble_bucket(
     spills, names
         Folder of each file's spill, and the file's name, in the order of the files.
     bucket
-        Which bucket.
+        Number of the bucket.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
     fold

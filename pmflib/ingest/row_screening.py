@@ -1,4 +1,4 @@
-"""What happens to the rows of one file that do not fit: quarantine, or an error."""
+"""Rows of one file that do not fit: they are put in quarantine, or an error is raised."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Verdicts:
 
     @property
     def fits(self) -> BoolArray:
-        """Which rows are fine, shape (n_rows,)."""
+        """Mask of the rows that fit, bool of shape (n_rows,)."""
         fits: BoolArray = self.reasons == FINE
         return fits
 
@@ -79,9 +79,9 @@ class Screen:
     source
         The file.
     config, policy
-        How the file is laid out, and what happens to what does not fit.
+        Layout of the file, and the policy for rows that do not fit.
     quarantine
-        Where rejected rows are written; the caller closes it.
+        Writer for rejected rows; the caller closes it.
     """
 
     def __init__(

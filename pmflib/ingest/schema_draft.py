@@ -47,7 +47,7 @@ def draft_schema(
     sources
         The files, at least one.
     config
-        How they are laid out, and which texts mean "not given".
+        Layout of the files, and the texts that mean "not given".
     max_levels, bins
         As in `propose_variable`.
     min_count

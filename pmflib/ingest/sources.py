@@ -24,7 +24,7 @@ DIGEST_BYTES = 1 << 20
 """Bytes of a file that are hashed at a time."""
 
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
-"""What readers and unpackers raise on a file that is cut short or not what its name says; an OSError may
+"""Errors of readers and unpackers on a file that is cut short or not what its name says; an OSError may
 also be the fault of the disk or the network: see `spare_transient`."""
 
 
@@ -37,7 +37,7 @@ class Source:
     name
         Base name, or path below the folder or glob it was found by: the same on every machine.
     url
-        Where to open it: a path or an fsspec URL.
+        Path or fsspec URL to open it by.
     size
         Bytes as stored, packed or not; 0 where the file system does not report it.
     """

@@ -70,7 +70,7 @@ class SpillWriter:
     Parameters
     ----------
     folder
-        Where the two files go.
+        Folder for the two files.
     fields
         Schema of the rows.
     n_buckets

@@ -50,7 +50,7 @@ def encode_wide(
     schema
         Variables and levels; each variable must be a column of the file.
     source_config, policy
-        How the file is laid out, and what happens to what does not fit.
+        Layout of the file, and the policy for rows that do not fit.
     n_folds
         Folds that rows are dealt to, by a hash of row number and seed.
     seed

@@ -42,7 +42,7 @@ class JointPMF:
     schema
         Variables and their levels.
     origin
-        How the model was made, plain JSON types.
+        Facts on how the model was fitted, plain JSON types.
 
     Raises
     ------

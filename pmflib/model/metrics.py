@@ -1,4 +1,4 @@
-"""How far an estimate is from the truth: factors up to permutation, tensors, values and labels."""
+"""Distances of an estimate from the truth: factors up to permutation, tensors, values and labels."""
 
 from functools import reduce
 from itertools import pairwise
@@ -31,7 +31,7 @@ def _check_pair(
 def match_factors(
     prior_a: FloatArray, factors_a: FloatArray, prior_b: FloatArray, factors_b: FloatArray
 ) -> IntArray:
-    """Find which latent state of one model is which of another.
+    """Match the latent states of one model with those of another.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def factor_mse(
     estimate_factors, true_factors
         Shape (n_levels, rank).
     n_variables
-        How many variables the rows of the factors belong to.
+        Number of variables that the rows of the factors belong to.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from pmflib.model import JointPMF
 
 @dataclass(frozen=True)
 class Question:
-    """Which variables, given which levels of others."""
+    """Variables whose joint PMF is wanted, and levels of others that are given."""
 
     targets: tuple[str, ...]
     given: Mapping[str | int, str]

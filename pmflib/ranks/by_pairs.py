@@ -28,7 +28,7 @@ N_ROUNDS = 4
 """Fits of each rank, each with a quarter of the folds held out."""
 
 MAX_LEVELS = 600
-"""Larger tables are judged on the variables with most answers."""
+"""Larger tables are judged on the variables that are observed most."""
 
 
 def select_rank(
@@ -77,7 +77,7 @@ def select_rank(
     n_levels) by (n_levels, rank) in all, whatever the number of samples. Fits start from symmetric
     NMF, from the next rank less with a state added where the pairs fit worst, and from the next
     rank more with two states made one; ranks between which the choice lies are fitted again until
-    the choice stands. The rank that is best for rows may be larger: pairs do not see what three
+    the choice no longer changes. The rank that is best for samples may be larger: pairs do not show what three
     variables have in common.
 
     References
@@ -96,10 +96,10 @@ def select_rank(
     _check(ranks, pseudo_counts, max_rank)
     notes: tuple[str, ...] = ()
     if counts.schema.n_levels > MAX_LEVELS:
-        answers = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
-        kept = pick_variables(counts.schema, answers)
+        level_counts = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
+        kept = pick_variables(counts.schema, level_counts)
         notes = (
-            f"judged on the {kept.size} of {counts.schema.n_variables} variables with most answers",
+            f"judged on the {kept.size} of {counts.schema.n_variables} variables that are observed most",
         )
         counts = narrow_counts(counts, kept)
     folds = [RankFold.of_round(dealt) for dealt in deal_rounds(counts, N_ROUNDS)]
@@ -145,14 +145,14 @@ def _check(
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 
 
-def pick_variables(schema: Schema, answers: IntArray) -> IntArray:
-    """Pick the variables with most answers, as many as `MAX_LEVELS` has room for, at least two.
+def pick_variables(schema: Schema, level_counts: IntArray) -> IntArray:
+    """Pick the variables that are observed most, as many as `MAX_LEVELS` has room for, at least two.
 
     Parameters
     ----------
     schema
         All variables.
-    answers
+    level_counts
         int64 of shape (n_levels,): samples that hold each level.
 
     Returns
@@ -160,6 +160,6 @@ def pick_variables(schema: Schema, answers: IntArray) -> IntArray:
     int64, their places, in order.
     """
     sizes = np.diff(schema.offsets)
-    order = np.argsort(-np.add.reduceat(answers, schema.offsets[:-1]), kind="stable")
+    order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
     n_kept = int((np.cumsum(sizes[order]) <= MAX_LEVELS).sum())
     return np.sort(order[: max(2, n_kept)])

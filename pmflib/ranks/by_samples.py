@@ -51,7 +51,7 @@ def select_rank_by_samples(
     counts
         Co-occurrence counts of samples without the held-out ones, which every rank starts from.
     first
-        Rank to begin with, at least 1: what `select_rank` found.
+        Rank to start from, at least 1: what `select_rank` found.
     pseudo_counts
         Mean pseudo-counts per level and state, each at least 0; every rank is fitted with each.
     max_rank

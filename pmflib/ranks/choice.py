@@ -16,7 +16,7 @@ class RankChoice:
     rank, pseudo_count
         The choice.
     ranks
-        All ranks that were compared, in order. By pairs they stand under one pseudo-count: the chosen one, unless it is
+        All ranks that were compared, in order. By pairs all are under one pseudo-count: the chosen one, unless it is
         so little better than the first that it cannot change their order.
     pseudo_counts
         By pairs, the pseudo-counts that were compared, at the rank that the first had led to; None where there was

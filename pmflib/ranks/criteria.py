@@ -89,14 +89,14 @@ class CompositeCriteria:
         return -2 * self.log_likelihood + self.n_effective * math.log(max(self.n_rows, 1))
 
 
-def count_parameters(model: JointPMF, answers: IntArray | None = None) -> int:
+def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> int:
     """Count the free parameters of a model.
 
     Parameters
     ----------
     model
         The model.
-    answers
+    level_counts
         int64 of shape (n_levels,): samples that hold each level. A level that none holds is no
         parameter; None takes every level as seen.
 
@@ -108,9 +108,9 @@ def count_parameters(model: JointPMF, answers: IntArray | None = None) -> int:
     Raises
     ------
     SchemaError
-        If answers has another shape.
+        If level_counts has another shape.
     """
-    free = _find_free(model, answers)
+    free = _find_free(model, level_counts)
     kept = model.prior > 0
     by_variable = np.add.reduceat(free[:, kept], model.schema.offsets[:-1], axis=0, dtype=np.int64)
     return int(kept.sum()) - 1 + int(np.maximum(by_variable - 1, 0).sum())
@@ -139,7 +139,7 @@ def score_samples(model: JointPMF, table: object) -> Criteria:
     codes = model.schema.encode(table)
     codes = codes[(codes >= 0).any(axis=1)]
     offsets = model.schema.offsets
-    answers = np.concatenate(
+    level_counts = np.concatenate(
         [
             np.bincount(column[column >= 0], minlength=size)
             for column, size in zip(codes.T, np.diff(offsets), strict=True)
@@ -148,7 +148,7 @@ def score_samples(model: JointPMF, table: object) -> Criteria:
     posteriors = model.posterior(codes)
     entropy = -float((posteriors * np.log(np.maximum(posteriors, FLOOR))).sum())
     likelihood = float(model.log_prob(codes).sum())
-    return Criteria(count_parameters(model, answers), len(codes), likelihood, entropy)
+    return Criteria(count_parameters(model, level_counts), len(codes), likelihood, entropy)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
@@ -208,15 +208,15 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     return CompositeCriteria(n_effective, int(counts.n_rows.sum()), float(np.vdot(total, logs)))
 
 
-def _find_free(model: JointPMF, answers: IntArray | None) -> BoolArray:
+def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
     """Entries of the factors that are parameters."""
     free = model.factors > 0
-    if answers is not None:
-        if answers.shape != (model.schema.n_levels,):
+    if level_counts is not None:
+        if level_counts.shape != (model.schema.n_levels,):
             raise SchemaError(
-                f"answers has shape {answers.shape}; the schema has {model.schema.n_levels} levels"
+                f"level_counts has shape {level_counts.shape}; the schema has {model.schema.n_levels} levels"
             )
-        free &= (answers > 0)[:, None]
+        free &= (level_counts > 0)[:, None]
     return free
 
 

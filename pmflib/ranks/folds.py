@@ -119,7 +119,7 @@ def _guess_rank(dealt: Round) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RankJob:
-    """What `fit_rank` does on a fold.
+    """Work of `fit_rank` on a fold.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The search over ranks: which to fit next, which to fit again, and when the choice stands."""
+"""The search over ranks: which to fit next, which to fit again, and when the choice is settled."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class RankSearch:
             self._unsettled[rank] = max(0.0, float(gain))
 
     def settle(self) -> int:
-        """Fit what the choice still hangs on until it stands, and return the rank chosen."""
+        """Fit the ranks that the choice depends on until it no longer changes, and return it."""
         self._fill()
         for _ in range(SETTINGS.rounds):
             before = self.choose(), self.best
@@ -186,7 +186,7 @@ class RankSearch:
 
     @property
     def margin(self) -> float:
-        """By how much the closest other rank does worse than the best, nats per pair."""
+        """Difference between the best rank and the closest other one, nats per pair."""
         compared = self.compare()
         others = [each.below_best for each in compared.points if each is not compared.best]
         return min(others, default=math.inf)
@@ -230,7 +230,7 @@ class RankSearch:
             self.fit([wanted])
 
     def _find_gap(self) -> int | None:
-        """Rank whose fit the choice asks for, if any."""
+        """Rank that has to be fitted before the choice can be made, if any."""
         places = [self.ladder.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.ladder.index(self.best), self.ladder.index(self.choose())
         if best == places[-1] and best + 1 < len(self.ladder) and self._still_rises():

@@ -144,11 +144,11 @@ def take_samples(blocks: Sequence[BlockReference], schema: Schema, n_samples: in
 
 
 def _load_folds(path: str | Path, folds: Sequence[int]) -> tuple[PairCounts, tuple[str, ...]]:
-    """Training counts by fold, of the variables with most answers where all would be too many."""
+    """Training counts by fold, of the variables that are observed most where all would be too many."""
     schema, _ = load_shape(path)
     groups = [(fold,) for fold in folds]
     if schema.n_levels <= MAX_LEVELS:
         return load_groups(path, groups), ()
     kept = pick_variables(schema, load_singles(path, folds=folds))
-    note = f"pairs of the {kept.size} variables with most answers, of {schema.n_variables}"
+    note = f"pairs of the {kept.size} variables that are observed most, of {schema.n_variables}"
     return load_groups(path, groups, kept), (note,)

@@ -31,7 +31,7 @@ def group_blocks(
     blocks
         In the order of the dataset.
     coarseness
-        How many times larger groups may be than those of an EM pass.
+        Factor by which groups may be larger than those of an EM pass.
 
     Returns
     -------

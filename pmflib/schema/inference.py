@@ -22,7 +22,7 @@ ONE_LEVEL = "only one value was seen: add the levels that others may give, or ta
 
 @dataclass
 class LevelCensus:
-    """How often each raw value of a column was seen, up to a bounded number of distinct ones.
+    """Counts of the raw values of a column, up to a bounded number of distinct ones.
 
     Values of a column with more than ``MAX_TRACKED`` distinct ones are no longer all counted
     (``overflowed``): bin edges are then drawn from those that are counted.

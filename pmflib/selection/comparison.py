@@ -17,7 +17,7 @@ from pmflib.arrays import FloatArray, IntArray
 Setting: TypeAlias = int | float | str
 """One thing that distinguishes candidates: a rank, a pseudo-count, the name of a start method."""
 
-Rule: TypeAlias = Literal["best", "first", "least", "largest"]
+ChoiceRule: TypeAlias = Literal["best", "first", "least", "largest"]
 """Which candidate is taken: the best; or the first in the order given (the default), or, where that order is from the
 least to the largest, one end of those within one standard error of the best."""
 
@@ -154,7 +154,7 @@ class Comparison:
     points: tuple[ScoredCandidate, ...]
     best: ScoredCandidate
     chosen: ScoredCandidate
-    rule: Rule
+    rule: ChoiceRule
     reason: str
 
     @property
@@ -192,7 +192,7 @@ def compare(
     *,
     subtract: Callable[[int, int], PairedDifference | tuple[float, float]] | None = None,
     unsettled: Sequence[float] | None = None,
-    rule: Rule = "best",
+    rule: ChoiceRule = "best",
     chosen: int | None = None,
 ) -> Comparison:
     """Compare candidates and choose one.
@@ -232,7 +232,7 @@ def compare(
     return replace(comparison, reason=_explain(comparison))
 
 
-def _apply_rule(points: Sequence[ScoredCandidate], best: int, rule: Rule) -> int:
+def _apply_rule(points: Sequence[ScoredCandidate], best: int, rule: ChoiceRule) -> int:
     """Place of the candidate to take."""
     if rule == "best":
         return best

@@ -43,7 +43,7 @@ FILE_SECONDS = 30 * 24 * 3600
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What a writer wrote, exactly: the account an ingest of the files must agree with.
+    """Exact account of the rows that a writer wrote, with which an ingest of the files must agree.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
 
     Returns
     -------
-    What was written, and the model that it was drawn from.
+    Account of the rows, and the model that they were drawn from.
     """
     rng = np.random.default_rng(seed)
     prior, factors = planted_factors([N_RATINGS] * N_MOVIES, RANK, rng, concentration=0.7)

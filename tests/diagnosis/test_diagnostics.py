@@ -126,10 +126,10 @@ def test_diagnose__any_counts(case, rank):
 def test_to_json__is_plain():
     counts, model = draw(300, observed=0.5)
     found = pmf.diagnose(counts, model)
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["effective_rank"] == found.effective_rank
-    assert told["coverage"] == 1.0
-    assert told["warnings"] == list(found.warnings)
+    content = json.loads(json.dumps(found.to_json()))
+    assert content["effective_rank"] == found.effective_rank
+    assert content["coverage"] == 1.0
+    assert content["warnings"] == list(found.warnings)
 
 
 def test_diagnose__refuses_another_schema():

@@ -111,7 +111,7 @@ def test_run_auto__always_gives_a_model(table):
 
 
 def test_run_auto__finds_no_states_where_there_are_none_left_apart():
-    # every state of an equal start would stay equal: the noise in the start tells them apart
+    # every state of an equal start would stay equal: the noise in the start separates them
     counts, _ = draw_counts(20_000, 1.0)
     factors = pmf.fit(counts, 5).model.factors
     gaps = np.abs(factors[:, :, None] - factors[:, None]).max(axis=0)

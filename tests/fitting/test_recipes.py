@@ -4,7 +4,7 @@ from reference import make_model
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
-from pmflib.em.in_memory import Samples
+from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import Runs
 from pmflib.fitting.recipes import (
     Options,
@@ -31,9 +31,9 @@ def prepare(train, held_out=None, rank=3, **options):
     counts = pmf.count_pairs(train, SCHEMA)
     judge = None
     if held_out is not None:
-        judge = Samples(held_out, SCHEMA.offsets, rank)
-    evaluate = Samples(train, SCHEMA.offsets, rank).evaluate_each
-    runs = Runs(evaluate, judge, SCHEMA.offsets, estimate_singles(counts), **options)
+        judge = SamplesInMemory(held_out, SCHEMA.offsets, rank)
+    training = SamplesInMemory(train, SCHEMA.offsets, rank)
+    runs = Runs(training, judge, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(lambda: counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 
 

@@ -29,7 +29,7 @@ def test_select_rank__finds_the_planted_rank(rank):
     choice = select_rank(draw_counts(rank))
     assert choice.rank == rank
     points = {point.settings["rank"]: point for point in choice.curve}
-    # both neighbours were looked at
+    # both neighbours were fitted
     assert {rank + 1, max(1, rank - 1)} <= set(points)
     assert points[choice.best].below_best == 0
     assert points[choice.best].error == 0
@@ -111,7 +111,7 @@ def test_select_rank__large_tables_are_judged_on_the_best_observed_variables(mon
     monkeypatch.setattr(by_pairs, "MAX_LEVELS", 30)
     counts = draw_counts(2)
     choice = select_rank(counts)
-    assert choice.notes == ("judged on the 6 of 8 variables with most answers",)
+    assert choice.notes == ("judged on the 6 of 8 variables that are observed most",)
     assert choice.rank == 2
 
 

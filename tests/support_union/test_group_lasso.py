@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from pmflib.errors import PmfError
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.conic import order_generators
-from pmflib.support_union.group_lasso import find_largest_penalty, fit_row_support, trace_supports
+from pmflib.support_union.group_lasso import (
+    GroupLassoSettings,
+    find_largest_penalty,
+    fit_row_support,
+    trace_supports,
+)
 
 SWIMMER = Path(__file__).parents[2].parent / "shared" / "data" / "swimmer"
 
@@ -106,6 +111,14 @@ def test_fit_row_support__nothing_is_used_above_the_largest_penalty():
     assert fit_row_support(moment, 1.0001 * edge).rank == 0
     assert fit_row_support(moment, 0.99 * edge).rank > 0
     assert fit_row_support(np.zeros((3, 3)), 1.0).rank == 0
+
+
+def test_fit_row_support__settings_say_which_rows_count():
+    moment = ColumnMoments.of_columns(draw_columns(12, 200, rank=5)).to_cumulant_moment()
+    found = fit_row_support(moment, 1.0)
+    norms = np.linalg.norm(found.coefficients, axis=1)
+    settings = GroupLassoSettings(least_norm=float(np.sort(norms)[-3]))
+    assert fit_row_support(moment, 1.0, settings=settings).rank == 2 < found.rank
 
 
 def test_trace_supports__from_any_order_the_same_solutions():

@@ -90,7 +90,7 @@ def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monk
     config, dataset, counts = counted(800)
     summary = summary_of(config, select.fn(config, dataset, counts, workers))
     assert re.fullmatch(
-        "pairs of the [23] variables with most answers, of 4", summary["reasons"][1]
+        "pairs of the [23] variables that are observed most, of 4", summary["reasons"][1]
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from pmflib.crowd.e_step import Judge
 from pmflib.crowd.passes import CrowdFit
-from pmflib.em.checkpoint import load_arrays, save_arrays
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.store.checkpoints import load_arrays, save_arrays
 
 
 def save_fit(path: Path, fit: CrowdFit) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pmflib.counting.worker_pair_counts import SORTED_PAIRS, SORTED_PER_COUNTED
 from pmflib.crowd.pipeline.block_groups import MOST_CELLS
+from pmflib.em.memory import plan_em
 from pmflib.methods import CROWD_METHODS
-from pmflib.running.memory_plan import MemoryPlan, plan_em
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.sample_blocks import BlockReference
 

@@ -4,8 +4,8 @@ import pytest
 from pmflib.blocks import SparseBlock
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
+from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
-from pmflib.running.memory_plan import plan_em
 from pmflib.store.sample_blocks import BlockReference
 
 

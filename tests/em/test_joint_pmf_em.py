@@ -5,11 +5,8 @@ from hypothesis import strategies as st
 from reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 from pmflib.blocks import DenseBlock
-from pmflib.config import ClusterConfig
-from pmflib.em.block_groups import run_e_step
 from pmflib.em.checkpoint import load_state, save_state
-from pmflib.em.loop import EMState, open_for_em, run_em
-from pmflib.em.members import merge_each
+from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.statistics import (
     EMStatistics,
     em_statistics,
@@ -18,8 +15,6 @@ from pmflib.em.statistics import (
 )
 from pmflib.errors import PmfError
 from pmflib.level_blocks import FLOOR
-from pmflib.running.clients import open_client, start_workers
-from pmflib.running.maps import run_blocks
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]
@@ -29,13 +24,11 @@ NONE = PseudoCounts(np.zeros(9))
 
 
 def evaluate_on(codes, offsets=OFFSETS):
-    return lambda prior, factors: em_statistics(
-        DenseBlock(codes), offsets, *take_logs(prior, factors)
-    )
+    return lambda model: em_statistics(DenseBlock(codes), offsets, *take_logs(*model))
 
 
 def judge_on(codes):
-    return lambda *model: evaluate_on(codes)(*model).log_likelihood / len(codes)
+    return lambda model: evaluate_on(codes)(model).log_likelihood / len(codes)
 
 
 def same_bits(one, other):
@@ -95,8 +88,8 @@ def test_merge__ragged_splits_equal_the_whole(case, cuts):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     model = make_model(np.random.default_rng(0), cardinalities, 3)
-    whole = evaluate_on(codes, offsets)(*model)
-    parts = [evaluate_on(part, offsets)(*model) for part in np.split(codes, sorted(cuts))]
+    whole = evaluate_on(codes, offsets)(model)
+    parts = [evaluate_on(part, offsets)(model) for part in np.split(codes, sorted(cuts))]
     before = parts[0].level_mass.copy()
     total = EMStatistics.merge([EMStatistics.zero(offsets[-1], 3), *parts])
     np.testing.assert_allclose(total.level_mass, whole.level_mass, rtol=1e-13, atol=1e-15)
@@ -122,7 +115,7 @@ def test_m_step__by_hand():
 def test_m_step__nothing_observed_changes_nothing():
     prior, factors = make_model(np.random.default_rng(0), CARDINALITIES, 2)
     codes = np.full((5, 3), -1, np.int8)
-    found = m_step(evaluate_on(codes)(prior, factors), OFFSETS, NONE, prior, factors)
+    found = m_step(evaluate_on(codes)((prior, factors)), OFFSETS, NONE, prior, factors)
     assert np.array_equal(found[0], prior)
     assert np.array_equal(found[1], factors)
 
@@ -137,7 +130,7 @@ def test_shaped_by__mean_pseudo_count_is_as_asked_for():
 
 @pytest.mark.parametrize("pseudo_count", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
-    with pytest.raises(PmfError, match=r"pseudo_counts is .*; give a pseudo-count of at least 0"):
+    with pytest.raises(PmfError, match=r"pseudo_count is .*; give a pseudo-count of at least 0"):
         PseudoCounts.shaped_by(SINGLES, OFFSETS, pseudo_count)
 
 
@@ -148,7 +141,7 @@ def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-def test_run_em__objective_never_rises(case, rank, pseudo_count, with_zeros, seed):
+def test_run_joint_pmf_em__objective_never_rises(case, rank, pseudo_count, with_zeros, seed):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     prior, factors = make_model(np.random.default_rng(seed), cardinalities, rank)
@@ -160,7 +153,7 @@ def test_run_em__objective_never_rises(case, rank, pseudo_count, with_zeros, see
             factors[: offsets[1]] /= factors[: offsets[1]].sum(axis=0)
     sizes = np.repeat(cardinalities, cardinalities)
     pseudo_counts = PseudoCounts.shaped_by(1.0 / sizes, offsets, pseudo_count)
-    state = run_em(
+    state = run_joint_pmf_em(
         evaluate_on(codes, offsets),
         EMState(prior, factors),
         offsets,
@@ -175,9 +168,9 @@ def test_run_em__objective_never_rises(case, rank, pseudo_count, with_zeros, see
     np.testing.assert_allclose(sums, 1.0, rtol=1e-12)
 
 
-def test_run_em__rank_one_is_the_single_marginals():
+def test_run_joint_pmf_em__rank_one_is_the_single_marginals():
     codes = make_codes(np.random.default_rng(2), 300, CARDINALITIES)
-    state = run_em(
+    state = run_joint_pmf_em(
         evaluate_on(codes),
         EMState(np.ones(1), SINGLES[:, None]),
         OFFSETS,
@@ -196,12 +189,12 @@ def test_run_em__rank_one_is_the_single_marginals():
     assert state.n_passes == 3
 
 
-def test_run_em__notes_losses_and_likelihoods():
+def test_run_joint_pmf_em__notes_losses_and_likelihoods():
     codes = make_codes(np.random.default_rng(3), 40, CARDINALITIES)
     prior, factors = make_model(np.random.default_rng(4), CARDINALITIES, 2)
     pseudo_counts = PseudoCounts.shaped_by(SINGLES, OFFSETS, 1.5)
     passes = []
-    state = run_em(
+    state = run_joint_pmf_em(
         evaluate_on(codes),
         EMState(prior, factors),
         OFFSETS,
@@ -211,7 +204,7 @@ def test_run_em__notes_losses_and_likelihoods():
         on_pass=passes.append,
     )
     assert [each.n_passes for each in passes] == [1, 2, 3]
-    assert passes[-1] is state
+    assert passes[-1].factors is state.factors
     assert state.best_pass == 3
     log_likelihood = e_step(codes, OFFSETS, prior, factors)[2]
     assert state.log_likelihoods[0] == pytest.approx(log_likelihood / 40, rel=1e-12)
@@ -223,26 +216,26 @@ def test_run_em__notes_losses_and_likelihoods():
 def scripted(values):
     """Held-out log-likelihoods, one after the other, whatever the model."""
     remaining = iter(values)
-    return lambda prior, factors: next(remaining)
+    return lambda model: next(remaining)
 
 
 def run_with_validation(values, tol=0.0, **options):
     codes = make_codes(np.random.default_rng(5), 60, CARDINALITIES)
     seen = []
-    state = run_em(
+    state = run_joint_pmf_em(
         evaluate_on(codes),
         EMState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
         OFFSETS,
         pseudo_counts=NONE,
         tol=tol,
-        validate=scripted(values),
+        judge=scripted(values),
         on_pass=seen.append,
         **options,
     )
     return state, seen
 
 
-def test_run_em__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
+def test_run_joint_pmf_em__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
     values = [-9, -5, -4.9, -4.8, -4.7, -1, -1, -1, -1]
     state, seen = run_with_validation(values, tol=0.1, max_passes=50, patience=3)
     assert state.held_out == (-9, -5, -4.9, -4.8, -4.7)
@@ -250,7 +243,7 @@ def test_run_em__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
     assert np.array_equal(state.best_factors, seen[3].factors)
 
 
-def test_run_em__validation_keeps_the_best_model_and_patience_stops():
+def test_run_joint_pmf_em__validation_keeps_the_best_model_and_patience_stops():
     state, seen = run_with_validation([-9, -5, -3, -4, -3, -6, 0], max_passes=50, patience=3)
     assert state.held_out == (-9, -5, -3, -4, -3, -6)
     assert (state.best_pass, state.n_passes, state.converged) == (2, 5, True)
@@ -260,7 +253,7 @@ def test_run_em__validation_keeps_the_best_model_and_patience_stops():
     assert not np.array_equal(state.best_factors, state.factors)
 
 
-def test_run_em__start_is_kept_where_no_pass_helps():
+def test_run_joint_pmf_em__start_is_kept_where_no_pass_helps():
     state, _ = run_with_validation([-1, -2, -3], max_passes=2, patience=9)
     assert (state.best_pass, state.converged) == (0, False)
     assert np.array_equal(
@@ -270,18 +263,20 @@ def test_run_em__start_is_kept_where_no_pass_helps():
 
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("killed_after", [1, 3, 7])
-def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_after, validated):
+def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
+    tmp_path, killed_after, validated
+):
     codes = make_codes(np.random.default_rng(7), 120, CARDINALITIES)
     options = {
         "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
-        "validate": judge_on(codes[:20]) if validated else None,
+        "judge": judge_on(codes[:20]) if validated else None,
         "patience": 3,
     }
     start = EMState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
-    whole = run_em(evaluate_on(codes[20:]), start, OFFSETS, max_passes=9, **options)
+    whole = run_joint_pmf_em(evaluate_on(codes[20:]), start, OFFSETS, max_passes=9, **options)
     path = tmp_path / "state.npz"
-    run_em(
+    run_joint_pmf_em(
         evaluate_on(codes[20:]),
         start,
         OFFSETS,
@@ -289,7 +284,9 @@ def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_aft
         on_pass=lambda state: save_state(path, state),
         **options,
     )
-    resumed = run_em(evaluate_on(codes[20:]), load_state(path), OFFSETS, max_passes=9, **options)
+    resumed = run_joint_pmf_em(
+        evaluate_on(codes[20:]), load_state(path), OFFSETS, max_passes=9, **options
+    )
     assert resumed.prior.tobytes() == whole.prior.tobytes()
     assert resumed.factors.tobytes() == whole.factors.tobytes()
     assert resumed.loss_history == whole.loss_history
@@ -300,66 +297,13 @@ def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_aft
 @pytest.mark.parametrize(
     "option", [{"max_passes": -1}, {"tol": -1e-9}, {"tol": float("nan")}, {"patience": 0}]
 )
-def test_run_em__refuses_options_out_of_range(option):
+def test_run_joint_pmf_em__refuses_options_out_of_range(option):
     ((name, value),) = option.items()
     with pytest.raises(PmfError, match=f"{name} is {value}; give at least"):
-        run_em(
+        run_joint_pmf_em(
             evaluate_on(np.zeros((1, 3), np.int8)),
             EMState(np.ones(1), SINGLES[:, None]),
             OFFSETS,
             pseudo_counts=NONE,
             **({"max_passes": 1, "tol": 0.0} | option),
         )
-
-
-def test_open_for_em__nothing_is_ruled_out():
-    prior, factors = np.array([1.0, 0.0]), np.repeat(np.eye(9)[:, [0]], 2, axis=1)
-    factors[[3, 5]] = 1.0
-    prior, factors = open_for_em((prior, factors), SINGLES)
-    assert prior.tolist() == pytest.approx([0.95, 0.05])
-    assert factors.min() > 0
-    np.testing.assert_allclose(np.add.reduceat(factors, OFFSETS[:-1], axis=0), 1.0, rtol=1e-14)
-
-
-@pytest.fixture(scope="module")
-def groups():
-    rng = np.random.default_rng(9)
-    sizes = rng.integers(1, 40, 19)
-    return [[DenseBlock(make_codes(rng, int(n), CARDINALITIES))] for n in sizes]
-
-
-@pytest.fixture(scope="module")
-def alone(groups):
-    model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    return run_blocks(None, run_e_step, groups, merge_each, OFFSETS, [model])[0]
-
-
-def test_run_e_step__same_bits_on_threads(thread_client, groups, alone):
-    model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    found = run_blocks(thread_client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
-    assert same_bits(found, alone)
-
-
-def test_run_e_step__same_bits_on_any_number_of_threads(groups, alone):
-    model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    for workers in (1, 5):
-        cluster = ClusterConfig(workers=workers)
-        with start_workers(cluster) as address, open_client(address) as client:
-            found = run_blocks(client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
-        assert same_bits(found, alone)
-
-
-def test_run_e_step__same_bits_on_processes(groups, alone):
-    model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    cluster = ClusterConfig(workers=2, processes=True)
-    with start_workers(cluster) as address, open_client(address) as client:
-        found = run_blocks(client, run_e_step, groups, merge_each, OFFSETS, [model])[0]
-    assert same_bits(found, alone)
-
-
-def test_run_e_step__several_blocks_in_a_group(groups):
-    model = make_model(np.random.default_rng(10), CARDINALITIES, 3)
-    blocks = [block for group in groups for block in group]
-    (found,) = run_e_step(blocks, OFFSETS, [model])
-    codes = np.concatenate([block.codes for block in blocks])
-    np.testing.assert_allclose(found.level_mass, e_step(codes, OFFSETS, *model)[0], rtol=1e-12)
