@@ -1,6 +1,6 @@
-"""The scheduled whole, and its beginnings: each flow runs the stages up to its own.
+"""The flow that a schedule runs, and its first parts: each flow runs the stages up to its own.
 
-A stage whose result is in the manifest returns at once, so a flow goes on from wherever an earlier one stopped.
+A stage whose result is in the manifest returns at once, so a flow continues where an earlier one stopped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fit_flow(config: str) -> Reference:
 
 @flow(name="etl", flow_run_name=name_run)
 def etl(config: str) -> dict[str, Any]:
-    """Ingest, count, fit, refine, evaluate, publish: what a schedule runs.
+    """Ingest, count, fit, refine, evaluate, publish.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scoring: what the live model says of samples, or answers to questions about them."""
+"""Scoring: predictions of the live model for samples, or answers to questions about them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from pmflib.fitting.from_pairs import FitResult, fit
 from pmflib.fitting.from_samples import fit_em
 from pmflib.fitting.from_triples import fit_triples
 from pmflib.model import JointPMF
-from pmflib.ranks.selection import RankChoice, select_rank
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.choice import RankChoice
 from pmflib.schema import Schema, Variable
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> ModuleType:
-    # with it come parts of SciPy and Arrow that take longer to load than all the rest
+    # it loads parts of SciPy and Arrow, which take longer than all the rest
     if name == "crowd":
         return importlib.import_module("pmflib.crowd")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

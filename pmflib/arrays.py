@@ -1,4 +1,4 @@
-"""Names for the array types in signatures; shapes and ranges stand in the docstrings."""
+"""Names for the array types in signatures; docstrings give shapes and ranges."""
 
 from typing import Any, TypeAlias
 

@@ -29,7 +29,7 @@ def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Refe
     config
         The pipeline.
     dataset
-        What `ingest` returned.
+        Reference from `ingest`.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 

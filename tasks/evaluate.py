@@ -36,7 +36,7 @@ def evaluate(
     config
         The pipeline.
     dataset, counts, model
-        What `ingest`, `count` and `refine` returned.
+        References from `ingest`, `count` and `refine`.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -73,8 +73,7 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     model = JointPMF.load(store.locate(reference) / "model")
-    held_out = [*folds.validation, *folds.test]
-    singles = load_singles(store.locate(counts) / "pairs", without=held_out)
+    singles = load_singles(store.locate(counts) / "pairs", folds=folds.train)
     with open_workers(config, address) as (client, _):
         scores = evaluate_stored(
             client,

@@ -1,4 +1,4 @@
-"""Progress of the stages, for whoever listens in this process."""
+"""Progress of the stages, for listeners in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage is.
+    """Progress of a stage.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ class Progress:
     done, total
         Units of work; total is 0 where it is not known.
     text
-        What a user wants to see: rows, log-likelihood.
+        Details for a user: rows, log-likelihood.
     """
 
     stage: str

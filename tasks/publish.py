@@ -32,7 +32,7 @@ def publish(
 
     Returns
     -------
-    Facts for people: what is live, where and why, rows, scores, and where the quarantine is, if anything went there.
+    Facts for users: the live model, its path and why it is live, rows, scores, and the path of the quarantine, if any.
     """
     store = open_store(config)
     report("publish", 0, 1)

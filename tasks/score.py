@@ -35,7 +35,7 @@ def score(
     config
         The pipeline.
     dataset, model
-        What `ingest` and `refine` returned.
+        References from `ingest` and `refine`.
     targets
         Names of the variables to predict from the others.
     address
@@ -82,7 +82,7 @@ def answer(
     config
         The pipeline; its source is laid out long.
     dataset, model
-        What `ingest` and `refine` returned.
+        References from `ingest` and `refine`.
     questions
         A file of questions, with or without the true answers: see `read_questions`.
     address
@@ -95,7 +95,7 @@ def answer(
     Raises
     ------
     ConfigError, SourceError
-        If questions cannot be asked of this source, or read.
+        If the source is not laid out long, or the questions cannot be read.
     """
     store = open_store(config)
     fitted = JointPMF.load(store.locate(model) / "model")
@@ -103,10 +103,10 @@ def answer(
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        asked = read_questions(source, fitted.schema, config.source)
+        wanted = read_questions(source, fitted.schema, config.source)
         parts, show = list_partitions(store, dataset), partial(report, "answer")
         with open_workers(config, address) as (client, _):
-            return answer_stored(client, parts, fitted, asked, folder, show)
+            return answer_stored(client, parts, fitted, wanted, folder, show)
 
     return build_artefact(
         store,

@@ -1,4 +1,4 @@
-"""What every stage shares: a Prefect task, the store, workers, and the artefact shown in Prefect."""
+"""Parts that all stages share: the Prefect task, the store, workers, and the artefact shown in Prefect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
     except OSError:
         return True
     except Exception as error:
-        # lost schedulers and workers have no common base but the package they come from
+        # errors of lost schedulers and workers have no common base class, only a common package
         return type(error).__module__.startswith("distributed")
     return False
 

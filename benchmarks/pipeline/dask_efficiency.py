@@ -43,7 +43,7 @@ from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import keep_loaded, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
-from pmflib.synthetic.datasets import planted_factors
+from pmflib.synthetic.planted_models import planted_factors
 
 FOLDS_AHEAD = 4
 """Folds under way at a time, as in the stage that counts."""

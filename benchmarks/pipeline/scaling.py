@@ -38,7 +38,7 @@ from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockReference, SampleWriter, list_blocks
-from pmflib.synthetic.datasets import planted_factors
+from pmflib.synthetic.planted_models import planted_factors
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 N_FOLDS = 16

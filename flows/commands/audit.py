@@ -1,4 +1,4 @@
-"""Verbs that account for what the store holds: log, verify."""
+"""Commands that inspect the store: log, verify."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def log(
     config: ConfigPath,
     artefact: Annotated[
         str | None,
-        typer.Argument(help="Beginning of a digest; default: the live model, or the labels."),
+        typer.Argument(help="First digits of a digest; default: the live model, or the labels."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Verb that drafts a pipeline from data: infer."""
+"""Command that drafts a pipeline from data: infer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from pmflib.errors import ConfigError
 from pmflib.schema.variable import DEFAULT_MISSING
 
 NOTES_SHOWN = 20
+"""Notes for the reviewer that are printed, at most; the configuration holds all."""
 
 FAR = "../../.."
-"""Beginning of a relative path that a person can no longer follow."""
+"""Prefix of a relative path that is too long to read; the full path is written instead."""
 
 
 def infer(
@@ -38,7 +39,7 @@ def infer(
         bool,
         typer.Option("--no-header", help="The first row is data: columns are named c1, c2, ..."),
     ] = False,
-    delimiter: Annotated[str, typer.Option(help="Of CSV files; \\t is a tab.")] = ",",
+    delimiter: Annotated[str, typer.Option(help="Delimiter of CSV files; \\t is a tab.")] = ",",
     missing: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +62,7 @@ def infer(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data, for a person to review.
+    """Draft schema.json and pipeline.toml from data, for you to review.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
     answer of a sample to a variable.
@@ -104,7 +105,7 @@ def infer(
     for note in notes[:NOTES_SHOWN]:
         out.print(f"review: {note}", markup=False, highlight=False)
     if notes[NOTES_SHOWN:]:
-        out.print(f"review: all {len(notes)} notes stand in {targets[1]}", markup=False)
+        out.print(f"review: all {len(notes)} notes are in {targets[1]}", markup=False)
     command = f"pmf run {shlex.quote(str(targets[1]))}"
     out.print(
         f"Wrote {targets[0]} and {targets[1]}; review them, then: {command}",

@@ -1,4 +1,4 @@
-"""Verbs that put the live model to use: score, query."""
+"""Commands that use the live model: score, query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def score(
     checked = load_config(config)
     if questions and (data or target):
         raise ConfigError(
-            "--questions goes without --data and --target: it asks about samples of the last run"
+            "--questions goes without --data and --target: questions are about samples of the last run"
         )
     with orchestrated(checked, as_json):
         from flows.score import score_flow
@@ -63,14 +63,14 @@ def query(
     top: Annotated[int, typer.Option(min=1, help="Combinations to show.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the live model for the distribution of some variables, given levels of others."""
+    """Compute the distribution of some variables under the live model, given levels of others."""
     from pmflib.model.query import answer, parse_question
 
     found = answer(_load_live(load_config(config)), parse_question(question))
     if as_json:
         print_json(found)
         return
-    from flows.display import make_table
+    from flows.tables import make_table
 
     names = list(found["best"])
     rows = [[*item["level"].values(), item["probability"]] for item in found["levels"][:top]]

@@ -1,4 +1,4 @@
-"""Verbs that run pipelines: run, demo, status."""
+"""Commands that run pipelines: run, demo, status."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def demo(
     api = prefect_api(folder.resolve() / "store" / ".prefect")
     with api:
         from flows.demo import run_demo
-        from flows.display import show_progress
+        from flows.progress_bars import show_progress
 
         with show_progress(Console(stderr=True, quiet=as_json)):
             facts = run_demo(folder, users, seed)
     if as_json:
         print_json(facts)
         return
-    from flows.display import make_facts_tables, make_table
+    from flows.tables import make_facts_tables, make_table
 
     for table in make_facts_tables(facts):
         out.print(table)
@@ -61,7 +61,7 @@ def demo(
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
-    from flows.display import make_labels_table, make_table
+    from flows.tables import make_labels_table, make_table
     from pmflib.store.run_records import name_labelling, read_run
     from tasks.stage import open_store
 

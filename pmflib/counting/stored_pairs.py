@@ -36,7 +36,7 @@ def count_stored_pairs(
     blocks_by_fold
         Blocks of every fold, 0 to n_folds - 1 in order; a fold may have none.
     writer
-        Where the counts are written; the caller closes it.
+        Writer of the counts; the caller closes it.
     checkpoints
         Folder for a checkpoint of each counted fold. Folds that have one there are not counted again.
     on_fold

@@ -6,7 +6,6 @@ factors in one table. The M-step of such a model is the M-step of each member; o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,15 +51,6 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
 def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
     """Sum of what was added up over parts of the samples, at least one, in the order of the parts."""
     return np.asarray(sum(parts))
-
-
-def estimate_gain(sums: FloatArray) -> tuple[float, float]:
-    """Mean gain per sample, and its standard error, from what `score_difference` adds up."""
-    n_samples, gain, squares = (float(each) for each in sums)
-    if n_samples <= 1:
-        return gain, math.inf
-    mean = gain / n_samples
-    return mean, math.sqrt(max(squares / n_samples - mean**2, 0.0) / (n_samples - 1))
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:

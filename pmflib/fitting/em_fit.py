@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class EMFit:
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
-        method = self.options.kinds[0]
+        method = self.options.start_methods[0]
         opened = open_for_em((model.prior, model.factors), self._estimate_singles(counts))
         made_by = str(model.origin.get("method", method))
         return replace(self, made={method: opened}, methods={method: made_by})
@@ -196,7 +196,7 @@ class EMFit:
             "pseudo_count": recipe.pseudo_count,
         }
         if recipe.n_models > 1:
-            origin |= {recipe.kind: recipe.n_models}
+            origin |= {recipe.combination: recipe.n_models}
         if recipe.is_final:
             origin["final"] = True
         return FitResult(
@@ -208,7 +208,8 @@ class EMFit:
             method,
             (*starts.notes, *recipe.notes),
             state.passes_saved,
-            state.log_likelihoods,
+            comparisons=recipe.comparisons,
+            log_likelihoods=state.log_likelihoods,
         )
 
 
@@ -220,3 +221,20 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def summarise_fit(result: FitResult) -> dict[str, Any]:
+    """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
+    return {
+        "method": result.method,
+        "rank": result.model.rank,
+        "pseudo_count": result.model.origin["pseudo_count"],
+        "passes": len(result.loss_history),
+        "best_pass": result.best_pass,
+        "converged": result.converged,
+        "passes_saved": round(result.passes_saved),
+        "log_likelihood_per_row": list(result.log_likelihoods),
+        "held_out_per_row": list(result.held_out),
+        "notes": list(result.notes),
+        "comparisons": [each.to_json() for each in result.comparisons],
+    }

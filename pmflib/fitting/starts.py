@@ -25,20 +25,20 @@ class StoredCounts:
     ----------
     path
         Folder that `PairCounts.save` wrote.
-    without
-        Folds to leave out: those that are held out.
+    folds
+        Folds of the training samples; None is all.
     """
 
     path: Path
-    without: tuple[int, ...] = ()
+    folds: tuple[int, ...] | None = None
 
     def load(self) -> PairCounts:
         """Read the counts, summed over the folds."""
-        return PairCounts.load_total(self.path, without=self.without)
+        return PairCounts.load_total(self.path, folds=self.folds)
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
         """PMF of each variable alone, as `normalise_singles` gives it."""
-        return normalise_singles(load_singles(self.path, without=self.without), offsets)
+        return normalise_singles(load_singles(self.path, folds=self.folds), offsets)
 
 
 class Starts:

@@ -2,6 +2,7 @@
 
 from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.dataset_building import build_dataset
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
 from pmflib.ingest.raw_rows import RawRows
@@ -17,6 +18,7 @@ __all__ = [
     "RawRows",
     "Source",
     "assemble_bucket",
+    "build_dataset",
     "choose_buckets",
     "combine_accounts",
     "digest_source",

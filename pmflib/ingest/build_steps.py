@@ -1,4 +1,4 @@
-"""Steps that make a dataset, one artefact each: what a worker does with a file, or with a bucket of all files."""
+"""Steps that build a dataset on the workers: one artefact per file, or per bucket of all files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class BuildJob:
-    """What all steps share; it is sent to the workers.
+    """Settings that all steps share; they are sent to the workers.
 
     Parameters
     ----------
@@ -33,14 +33,14 @@ class BuildJob:
     schema
         Variables and levels of the dataset.
     source, policy
-        How the files are laid out, and what happens to what does not fit.
+        Layout of the files, and the policy for rows that do not fit.
     n_folds, n_buckets
         Folds of the dataset, and buckets that samples with identifiers are dealt to.
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with the part of the schema
         that it needs. Empty otherwise.
     topic
-        Where the numbers of rows are reported while files are read: see `report_count`.
+        Topic for the numbers of rows while files are read: see `report_count`.
     """
 
     root: str

@@ -1,4 +1,4 @@
-"""From raw files to a dataset in a store: encode, quarantine what does not fit, partition by sample."""
+"""From raw files to a dataset in a store: rows are encoded or put in quarantine, samples dealt to partitions."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def build_dataset(
     censuses: Mapping[str, Reference] | None = None,
     on_step: OnStep = lambda *_: None,
 ) -> Entry:
-    """Build a dataset from raw files. What an earlier call built from the same bytes is not built again.
+    """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
 
     Parameters
     ----------
     client
         Dask client, or None to work in this thread; the dataset is the same bytes.
     store
-        Where the artefacts go, on storage that all workers share.
+        Store for the artefacts, on storage that all workers share.
     config
-        Sections ``source``, ``schema`` and ``store``: which files, how they are laid out, what happens to what does not
-        fit, numbers of folds and buckets.
+        Sections ``source``, ``schema`` and ``store``: the files, their layout, the policy for rows that do not fit,
+        numbers of folds and buckets.
     schema
         Variables and levels.
     censuses
@@ -105,7 +105,7 @@ def _build_all(
     n_items, n_done, n_rows = len(items), 0, 0
 
     def show() -> None:
-        # the last report comes below, with the rows of all items
+        # the last report is below, with the rows of all items
         if n_done < n_items:
             on_step(name, n_done, n_items, n_rows)
 

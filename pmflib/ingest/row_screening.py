@@ -1,4 +1,4 @@
-"""What happens to the rows of one file that do not fit: quarantine, or an error."""
+"""Rows of one file that do not fit: they are put in quarantine, or an error is raised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROBLEMS = {
     "not_utf8": "is not UTF-8",
     "no_sample": "is no sample identifier: it is empty",
     "unknown_variable": "is no variable of the schema",
-    "bad_time": "is no time of the kind this column has: a number, or ISO 8601",
+    "bad_time": "is no time in the format of this column: a number, or ISO 8601",
 }
 
 
@@ -62,11 +62,11 @@ class Verdicts:
 
     @property
     def fits(self) -> BoolArray:
-        """Which rows are fine, shape (n_rows,)."""
+        """Mask of the rows that fit, bool of shape (n_rows,)."""
         fits: BoolArray = self.reasons == FINE
         return fits
 
-    def of(self, row: int) -> tuple[str, int]:
+    def get(self, row: int) -> tuple[str, int]:
         """Reason and column of a row that is not fine."""
         return REASONS[self.reasons[row]], int(self._columns[row])
 
@@ -79,9 +79,9 @@ class Screen:
     source
         The file.
     config, policy
-        How the file is laid out, and what happens to what does not fit.
+        Layout of the file, and the policy for rows that do not fit.
     quarantine
-        Where rows go; the caller closes it.
+        Writer for rejected rows; the caller closes it.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class Screen:
     def sift(
         self, raw: RawRows, verdicts: Verdicts, variable_of: Callable[[int, int], Variable]
     ) -> IntArray:
-        """Deal with the rows that do not fit, in the order of the file.
+        """Reject the rows that do not fit, in the order of the file.
 
         Parameters
         ----------
         raw
             The batch.
         verdicts
-            On its rows.
+            Verdicts on its rows.
         variable_of
             Variable whose level a row lacks, given the row's place in the batch and the column's.
 
@@ -141,7 +141,7 @@ class Screen:
             names = raw.batch.schema.names
             fields = zip(*raw.batch.take(pa.array(bad)).to_pydict().values(), strict=True)
             for row, values in zip(bad.tolist(), fields, strict=True):
-                reason, column = verdicts.of(row)
+                reason, column = verdicts.get(row)
                 text = raw_text(values, self._delimiter)
                 broken = _Broken(
                     int(raw.rows[row]), reason, names[column], field_text(values[column]), text
@@ -152,7 +152,7 @@ class Screen:
         return sorted(out, key=lambda broken: broken.number)
 
     def _refuse(self, broken: _Broken) -> None:
-        """Raise if the policy is to stop."""
+        """Raise an error for a row if the policy is to stop."""
         where = f"{self._source.name}, row {broken.number}"
         if broken.column is not None:
             where += f", column {broken.column!r}"
@@ -162,14 +162,14 @@ class Screen:
                 levels = broken.variable.levels
                 listed = list(levels[:12]) + (["..."] if len(levels) > 12 else [])
                 raise SchemaError(
-                    f"{where}: {shown} is no level of {broken.variable.name!r}; levels are {listed}. Mend the file, "
+                    f"{where}: {shown} is no level of {broken.variable.name!r}; levels are {listed}. Correct the file, "
                     "add the level to the schema, or set schema.on_unknown_level to 'quarantine' or 'missing'"
                 )
         elif self._policy.on_malformed == "error":
-            kind = SchemaError if broken.reason == "unknown_variable" else SourceError
-            raise kind(
+            error = SchemaError if broken.reason == "unknown_variable" else SourceError
+            raise error(
                 f"{where}: {shown} {_PROBLEMS[broken.reason]}. "
-                "Mend the file, or set schema.on_malformed to 'quarantine'"
+                "Correct the file, or set schema.on_malformed to 'quarantine'"
             )
 
 

@@ -24,7 +24,7 @@ MAX_VARIABLES = 200_000
 NAMES_SHOWN = 6
 """Variables named in a note that holds for all of them."""
 LONG_TRACKED = 1024
-"""Distinct values that are counted per variable of a long log; the ones counted stand for the rest."""
+"""Distinct values that are counted per variable of a long log; more are not counted."""
 
 
 def draft_schema(
@@ -37,17 +37,17 @@ def draft_schema(
 ) -> tuple[Schema, list[str]]:
     """Draft a schema from raw files, in memory that does not grow with them.
 
-    Wide: every column of the first file but the sample column is looked at. Long: every distinct value of the variable
-    column is, in natural order ("2" before "10"); those whose values are all numbers, few enough to be
-    levels, get the union of their levels, as long as it has at most max_levels, so that items rated 1 to 5 share these
-    levels even where nobody gave a 1.
+    Wide: every column of the first file but the sample column may be a variable. Long: every distinct value of the
+    variable column may be one, in natural order ("2" before "10"); those whose values are all numbers, few enough to be
+    levels, get the union of their levels, as long as it has at most max_levels, so that products rated 1 to 5
+    share these levels even where one has no rating of 1.
 
     Parameters
     ----------
     sources
         The files, at least one.
     config
-        How they are laid out, and which texts mean "not given".
+        Layout of the files, and the texts that mean "not given".
     max_levels, bins
         As in `propose_variable`.
     min_count
@@ -125,7 +125,7 @@ def _check_delimiter(source: Source, config: SourceConfig, header: Sequence[str]
                 )
 
 
-def _look_for_header(
+def _note_header(
     source: Source, censuses: Mapping[str, LevelCensus], config: SourceConfig, notes: list[str]
 ) -> None:
     """Note where the names of columns are found among their own values."""
@@ -171,7 +171,7 @@ def _count_columns(
     for raw in _read_all(sources, config, columns, notes):
         for name, census in censuses.items():
             census.add(raw.batch.column(name))
-    _look_for_header(sources[0], censuses, config, notes)
+    _note_header(sources[0], censuses, config, notes)
     return censuses
 
 
@@ -275,12 +275,12 @@ def _share_levels(
         if 0 < len(own) <= max_levels:
             group[name] = own
             for number, text in own.items():
-                # "5" rather than "5.0", whichever came first
+                # "5" rather than "5.0", whichever was read first
                 union[number] = min(text, union.get(number, text), key=lambda t: (len(t), t))
     if len(union) > max_levels:
         notes.append(
             f"numeric variables have {len(union)} distinct values together, more than max_levels={max_levels}: "
-            "each keeps its own levels; a level that nobody gave is not among them"
+            "each keeps its own levels; a level that does not occur in the data is not among them"
         )
         return
     widened = 0

@@ -82,7 +82,7 @@ def answer_stored(
         Zarr groups of sample blocks: as many as there were buckets, in order, so that the hash of a sample's identifier
         says which one may hold it.
     questions
-        Which variable of which sample.
+        Samples, and the variable to predict of each.
     folder
         Existing folder; gets ``ANSWERS``, a row per question, in order: sample, variable, known (whether the dataset
         has the sample), label, probability, expected, log_prob; null where the schema has no such variable.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pmflib.config import ClusterConfig
 
 Client = Any
-"""A Dask client; None stands for this thread alone."""
+"""A Dask client, or None to work in this thread alone."""
 
 _END_QUIETLY = """
 import logging, signal

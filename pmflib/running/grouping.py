@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pmflib.store.sample_blocks import BlockReference
 
 MIN_GROUP = 1 << 22
+"""Least observed cells in a group of blocks: about ten milliseconds of an EM pass; a task costs Dask one to three."""
 MAX_GROUP = 1 << 26
-"""Observed cells in a group of blocks, one Dask task: from about ten milliseconds of work to about a second. A task
-costs Dask one to three milliseconds."""
+"""Most observed cells in a group of blocks: about a second of an EM pass."""
 WANTED_GROUPS = 64
+"""Number of groups between these two limits: all threads work, and each group costs one task."""
 COUNTING_COARSENESS = 4
-"""Coarseness of groups that are counted: that is quicker than an EM pass, and several folds are counted at a time."""
+"""Coarseness of groups to count: counting is quicker than an EM pass, and several folds are counted at a time."""
 BLOCK_COST = 1 << 15
-"""What opening a block costs, in observed cells: many small blocks are work too."""
+"""Cost of opening a block, in observed cells."""
 
 
 def group_blocks(
@@ -30,7 +31,7 @@ def group_blocks(
     blocks
         In the order of the dataset.
     coarseness
-        How many times larger groups may be than those of an EM pass.
+        Factor by which groups may be larger than those of an EM pass.
 
     Returns
     -------

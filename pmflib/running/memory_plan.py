@@ -14,7 +14,7 @@ class MemoryPlan:
     Parameters
     ----------
     stage
-        What needs the memory, for messages.
+        Name of the stage, for messages.
     parts
         Bytes by purpose.
     remedy

@@ -25,6 +25,7 @@ BLOCKS = "blocks.parquet"
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
+"""Columns of the table of blocks: place of the partition, then the fields of `BlockReference`."""
 
 
 def write_dataset(

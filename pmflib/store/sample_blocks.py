@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
 MAX_BLOCK_ROWS = 65_536
+"""Rows of a block, at most."""
 
 
 @dataclass(frozen=True)
 class BlockReference:
-    """Where a block is.
+    """Place of a block on disk, and its size.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class BlockReference:
     fold
         Fold that all its samples belong to.
     n_observed
-        Number of observed cells: what counting and EM cost.
+        Number of observed cells: counting and EM take time in proportion.
     nbytes
         Size in memory, bytes.
     """
@@ -73,7 +74,7 @@ def choose_block_rows(n_variables: int) -> int:
 class SampleWriter:
     """Writes one partition, sample by sample group, in memory that does not grow with it.
 
-    Samples are dealt to folds as they come and written out block by block, so that every block holds
+    Samples are dealt to folds in the order given and written block by block, so that every block holds
     samples of one fold and folds are exchangeable however the source is sorted. Equal calls of `append` give
     equal bytes.
 
@@ -131,7 +132,7 @@ class SampleWriter:
         folds
             Fold of each sample, shape (n_rows,).
         rows
-            int64 of shape (n_rows,): row of the source that the sample came from, -1 where it has no single one.
+            int64 of shape (n_rows,): row of the source that holds the sample, -1 where no single row does.
         samples
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
         """
@@ -269,7 +270,7 @@ def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
 
 
 def read_origins(path: Path) -> tuple[IntArray, list[str]]:
-    """Where the samples of a partition came from, in the order of its rows.
+    """Source rows and identifiers of the samples of a partition, in the order of its rows.
 
     Returns
     -------

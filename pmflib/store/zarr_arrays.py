@@ -72,7 +72,7 @@ def create_array(
     group
         An open group.
     name, shape, dtype, dims
-        Of the new array; one name per dimension.
+        Name, shape, type and dimension names of the new array.
     chunk_rows
         Length of a chunk along the first dimension; by default as many rows as ``CHUNK_BYTES`` hold.
 
@@ -159,7 +159,7 @@ def check_kind(path: Path, kind: str) -> None:
 
 @contextmanager
 def refuse_damage(path: Path) -> Iterator[None]:
-    """Turn what Zarr raises on a missing or damaged array of a group into a `StoreError`."""
+    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group."""
     try:
         yield
     except StoreError:
@@ -182,5 +182,5 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
 
     with suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
-    # raised out here: Zarr's own error does not travel between processes, and as context would take ours along
+    # raised here: Zarr's error cannot be pickled, and as its context nor could this one
     raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")

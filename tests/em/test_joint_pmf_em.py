@@ -14,7 +14,7 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.errors import PmfError
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 CARDINALITIES = [3, 2, 4]

@@ -144,15 +144,15 @@ def test_ingest__reports_rows_while_files_are_read(pipeline, tmp_path, workers):
     codes = draw_codes(10, SIZES, missing=0)
     for place in range(6):
         write_csv(tmp_path / "data" / f"{place}.csv", as_long(codes))
-    heard = []
-    with listen(heard.append):
+    received = []
+    with listen(received.append):
         ingest.fn(config, workers)
-    reading = [p for p in heard if p.stage == "read files"]
+    reading = [p for p in received if p.stage == "read files"]
     assert (reading[0].done, reading[0].total, reading[0].text) == (0, 6, "")
     assert (reading[-1].done, reading[-1].text) == (6, "180 rows")
     assert [p.done for p in reading] == sorted(p.done for p in reading)
     assert {p.text for p in reading} - {"", "180 rows"}
-    heard.clear()
-    with listen(heard.append):
+    received.clear()
+    with listen(received.append):
         ingest.fn(config, workers)
-    assert {p.text for p in heard if p.stage == "read files"} == {"", "180 rows"}
+    assert {p.text for p in received if p.stage == "read files"} == {"", "180 rows"}

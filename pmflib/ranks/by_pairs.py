@@ -2,71 +2,40 @@
 
 Counts of folds subtract: a rank is fitted to the total minus some folds, and scored by the
 log-likelihood of their pairs. Ranks are compared by the differences of their scores fold by fold,
-whose spread is far below that of the scores, and of ranks that cannot be told apart the least wins.
+whose spread is far below that of the scores, and of ranks that cannot be distinguished the least wins.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pmflib.arrays import IntArray
+from pmflib.counting.groups import narrow_counts
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.rounds import deal_rounds
+from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.folds import RankFold
-from pmflib.ranks.search import RankScore, RankSearch, make_ladder
+from pmflib.ranks.search import RankSearch, make_ladder
 from pmflib.schema import Schema
+from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 
 N_ROUNDS = 4
 """Fits of each rank, each with a quarter of the folds held out."""
 
-PSEUDO_COUNTS = (1.0, 0.1, 10.0)
-"""Pseudo-counts per level and state that are compared; the search begins with the first."""
-
 MAX_LEVELS = 600
-"""Larger tables are judged on the variables with most answers."""
-
-
-@dataclass(frozen=True)
-class RankChoice:
-    """How many latent states, and why.
-
-    Parameters
-    ----------
-    rank, pseudo_count
-        The choice.
-    best
-        Rank of the best score; the choice is the least that cannot be told from it.
-    curve
-        All ranks that were compared, in order, under one pseudo_count: the chosen one, unless it is so
-        little better than the first that it cannot change their order.
-    other_pseudo_counts
-        The pseudo_counts the first was compared with, at the rank it had led to.
-    reason
-        A sentence.
-    notes
-        What a careful user should know.
-    """
-
-    rank: int
-    pseudo_count: float
-    best: int
-    curve: tuple[RankScore, ...]
-    other_pseudo_counts: tuple[RankScore, ...]
-    reason: str
-    notes: tuple[str, ...] = ()
+"""Larger tables are judged on the variables that are observed most."""
 
 
 def select_rank(
     counts: PairCounts,
     *,
     ranks: Sequence[int] | None = None,
-    pseudo_counts: Sequence[float] = PSEUDO_COUNTS,
+    pseudo_counts: Sequence[float] = RANKS_BY_PAIRS,
     max_rank: int | None = None,
     rng: np.random.Generator | int = 0,
     client: Any = None,
@@ -84,7 +53,7 @@ def select_rank(
         Mean pseudo-counts per level and state to compare, each at least 0. The first is what ranks
         are compared under; where another does better at the rank found, they are compared again.
     max_rank
-        Limit of the search; None is what pairs can tell apart, n_levels - n_variables + 1.
+        Limit of the search; None is what pairs can distinguish, `Schema.max_pairs_rank`.
     rng
         Generator, or a seed for one; the same seed gives the same choice.
     client
@@ -93,22 +62,22 @@ def select_rank(
 
     Returns
     -------
-    The choice, the whole curve with its errors, and the reason.
+    The choice, all ranks with their scores and errors, and the reason.
 
     Raises
     ------
     RankError
         If a rank is below 1.
     PmfError
-        If fewer than two folds hold a pair, a pseudo_count is negative, or there is nothing to compare.
+        If fewer than two folds hold a pair, a pseudo-count is negative, or there is nothing to compare.
 
     Notes
     -----
     Each rank costs four fits of the composite likelihood, a few thousand products of (n_levels,
     n_levels) by (n_levels, rank) in all, whatever the number of samples. Fits start from symmetric
-    NMF, from the next rank less with a state added where the pairs ask for it, and from the next
+    NMF, from the next rank less with a state added where the pairs fit worst, and from the next
     rank more with two states made one; ranks between which the choice lies are fitted again until
-    the choice stands. The rank that is best for rows may be larger: pairs do not see what three
+    the choice no longer changes. The rank that is best for samples may be larger: pairs do not show what three
     variables have in common.
 
     References
@@ -127,10 +96,10 @@ def select_rank(
     _check(ranks, pseudo_counts, max_rank)
     notes: tuple[str, ...] = ()
     if counts.schema.n_levels > MAX_LEVELS:
-        answers = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
-        kept = pick_variables(counts.schema, answers)
+        level_counts = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
+        kept = pick_variables(counts.schema, level_counts)
         notes = (
-            f"judged on the {kept.size} of {counts.schema.n_variables} variables with most answers",
+            f"judged on the {kept.size} of {counts.schema.n_variables} variables that are observed most",
         )
         counts = narrow_counts(counts, kept)
     folds = [RankFold.of_round(dealt) for dealt in deal_rounds(counts, N_ROUNDS)]
@@ -141,24 +110,27 @@ def select_rank(
         )
     seed = int(np.random.default_rng(rng).integers(2**31))
     schema = counts.schema
-    limit = max_rank or max(1, schema.n_levels - schema.n_variables + 1)
+    limit = max_rank or schema.max_pairs_rank
     ladder = make_ladder(limit) if ranks is None else sorted(set(ranks))
     search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, client)
     if ranks is None:
-        search.begin(sorted(fold.guess for fold in folds)[len(folds) // 2])
+        search.start(sorted(fold.guess for fold in folds)[len(folds) // 2])
     else:
         search.fit(ladder)
     rank = search.settle()
-    pseudo_count, gain, others = search.compare_pseudo_counts(
-        rank, [float(each) for each in pseudo_counts[1:]]
-    )
+    compared, gain = search.compare_pseudo_counts(rank, [float(each) for each in pseudo_counts[1:]])
+    pseudo_count = float(compared.chosen.settings["pseudo_count"])
     if gain >= search.margin:
         # so large a gain may change the order of the ranks
         search = search.restart(pseudo_count)
         rank = search.settle()
-    curve = tuple(search.make_curve())
-    reason = _explain(curve, rank, search.best)
-    return RankChoice(rank, pseudo_count, search.best, curve, tuple(others), reason, notes)
+    return RankChoice(
+        rank,
+        pseudo_count,
+        search.compare(),
+        compared if len(compared.points) > 1 else None,
+        notes,
+    )
 
 
 def _check(
@@ -173,14 +145,14 @@ def _check(
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
 
 
-def pick_variables(schema: Schema, answers: IntArray) -> IntArray:
-    """Pick the variables with most answers, as many as `MAX_LEVELS` has room for, at least two.
+def pick_variables(schema: Schema, level_counts: IntArray) -> IntArray:
+    """Pick the variables that are observed most, as many as `MAX_LEVELS` has room for, at least two.
 
     Parameters
     ----------
     schema
         All variables.
-    answers
+    level_counts
         int64 of shape (n_levels,): samples that hold each level.
 
     Returns
@@ -188,38 +160,6 @@ def pick_variables(schema: Schema, answers: IntArray) -> IntArray:
     int64, their places, in order.
     """
     sizes = np.diff(schema.offsets)
-    order = np.argsort(-np.add.reduceat(answers, schema.offsets[:-1]), kind="stable")
+    order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
     n_kept = int((np.cumsum(sizes[order]) <= MAX_LEVELS).sum())
     return np.sort(order[: max(2, n_kept)])
-
-
-def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
-    """Counts of some of the variables alone."""
-    schema = counts.schema
-    owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
-    rows = np.flatnonzero(np.isin(owners, variables))
-    return PairCounts(
-        Schema(tuple(schema.variables[place] for place in variables)),
-        counts.tables[:, rows[:, None], rows],
-        counts.n_rows,
-    )
-
-
-def _explain(curve: Sequence[RankScore], rank: int, best: int) -> str:
-    points = {point.rank: point for point in curve}
-    text = f"rank {best} has the best held-out score, {points[best].score:.5f} nats per pair"
-    if rank < best:
-        point = points[rank]
-        text += (
-            f"; rank {rank} is the least that cannot be told from it: {point.below_best:.2g} below, "
-            f"standard error {point.error:.2g}"
-        )
-        if point.unsettled > 0:
-            text += f", not settled to {point.unsettled:.2g}"
-    lower = [point for point in curve if point.rank < rank]
-    if lower:
-        last = max(lower, key=lambda point: point.rank)
-        text += (
-            f"; rank {last.rank} is {last.below_best:.2g} below, standard error {last.error:.2g}"
-        )
-    return text

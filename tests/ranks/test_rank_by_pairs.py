@@ -8,11 +8,12 @@ from pmflib.errors import PmfError, RankError
 from pmflib.fitting.composite_likelihood import score_pairs
 from pmflib.fitting.rounds import deal_rounds
 from pmflib.model.sampling import sample_codes
-from pmflib.ranks import selection as rank_selection
+from pmflib.ranks import by_pairs
+from pmflib.ranks.by_pairs import select_rank
 from pmflib.ranks.folds import RankFold, RankJob, fit_rank
-from pmflib.ranks.search import compare_paired, make_ladder
-from pmflib.ranks.selection import select_rank
-from pmflib.synthetic.datasets import published_factors
+from pmflib.ranks.search import make_ladder
+from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
+from pmflib.synthetic.planted_models import published_factors
 
 
 def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_folds=16):
@@ -27,12 +28,13 @@ def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_fol
 def test_select_rank__finds_the_planted_rank(rank):
     choice = select_rank(draw_counts(rank))
     assert choice.rank == rank
-    points = {point.rank: point for point in choice.curve}
-    # both neighbours were looked at
+    points = {point.settings["rank"]: point for point in choice.curve}
+    # both neighbours were fitted
     assert {rank + 1, max(1, rank - 1)} <= set(points)
     assert points[choice.best].below_best == 0
     assert points[choice.best].error == 0
-    assert f"rank {choice.best} has the best held-out score" in choice.reason
+    assert choice.reason.startswith(f"rank {rank}: ")
+    assert "best held-out log-likelihood per pair" in choice.reason
 
 
 @pytest.mark.slow
@@ -52,29 +54,28 @@ def test_select_rank__same_seed_same_choice_and_curve_in_the_order_of_ranks():
     counts = draw_counts(3, n_rows=3000)
     choice, again = select_rank(counts, rng=5), select_rank(counts, rng=5)
     assert choice == again
-    ranks = [point.rank for point in choice.curve]
-    assert [p.pseudo_count for p in choice.other_pseudo_counts] == list(
-        rank_selection.PSEUDO_COUNTS[1:]
-    )
+    ranks = [point.settings["rank"] for point in choice.curve]
+    pseudo_counts = [each.settings["pseudo_count"] for each in choice.pseudo_counts.points]
+    assert pseudo_counts == list(RANKS_BY_PAIRS)
     assert ranks == sorted(set(ranks))
 
 
 def test_select_rank__a_given_grid_is_fitted_whole():
     choice = select_rank(draw_counts(3), ranks=[5, 3, 1], pseudo_counts=[0.5])
-    assert [point.rank for point in choice.curve] == [1, 3, 5]
-    assert {point.pseudo_count for point in choice.curve} == {0.5}
+    assert [point.settings["rank"] for point in choice.curve] == [1, 3, 5]
+    assert {point.settings["pseudo_count"] for point in choice.curve} == {0.5}
     assert choice.rank == 3
 
 
 def test_select_rank__the_search_stays_below_its_limit():
     choice = select_rank(draw_counts(4), max_rank=2)
     assert choice.rank == 2
-    assert max(point.rank for point in choice.curve) == 2
+    assert max(point.settings["rank"] for point in choice.curve) == 2
 
 
-def test_select_rank__of_what_cannot_be_told_apart_the_least():
+def test_select_rank__of_what_cannot_be_distinguished_the_least():
     choice = select_rank(draw_counts(6, n_rows=300), ranks=range(1, 7))
-    points = {point.rank: point for point in choice.curve}
+    points = {point.settings["rank"]: point for point in choice.curve}
     for rank, point in points.items():
         assert rank >= choice.rank or point.below_best > point.error + point.unsettled
 
@@ -107,10 +108,10 @@ def test_select_rank__two_variables():
 
 
 def test_select_rank__large_tables_are_judged_on_the_best_observed_variables(monkeypatch):
-    monkeypatch.setattr(rank_selection, "MAX_LEVELS", 30)
+    monkeypatch.setattr(by_pairs, "MAX_LEVELS", 30)
     counts = draw_counts(2)
     choice = select_rank(counts)
-    assert choice.notes == ("judged on the 6 of 8 variables with most answers",)
+    assert choice.notes == ("judged on the 6 of 8 variables that are observed most",)
     assert choice.rank == 2
 
 
@@ -159,16 +160,6 @@ def test_score_pairs__one_pair_at_a_time():
         for table in tables
     ]
     np.testing.assert_allclose(score_pairs(tables, (prior, factors)), wanted)
-
-
-def test_compare_paired__equal_folds_give_the_textbook_error():
-    better, worse = np.array([3.0, 5.0, 4.0]), np.array([1.0, 1.0, 1.0])
-    mean, error = compare_paired(better, worse, np.array([10, 10, 10]))
-    each = (better - worse) / 10
-    assert mean == pytest.approx(each.mean())
-    assert error == pytest.approx(each.std(ddof=1) / np.sqrt(3))
-    # a fold that has nothing more to say per pair adds nothing to the error
-    assert compare_paired(np.array([1.0, 2.0]), np.zeros(2), np.array([10, 20]))[1] == 0
 
 
 def test_make_ladder__is_fine_below_and_ends_at_the_limit():
