@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -221,3 +221,20 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def summarise_fit(result: FitResult) -> dict[str, Any]:
+    """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
+    return {
+        "method": result.method,
+        "rank": result.model.rank,
+        "pseudo_count": result.model.origin["pseudo_count"],
+        "passes": len(result.loss_history),
+        "best_pass": result.best_pass,
+        "converged": result.converged,
+        "passes_saved": round(result.passes_saved),
+        "log_likelihood_per_row": list(result.log_likelihoods),
+        "held_out_per_row": list(result.held_out),
+        "notes": list(result.notes),
+        "comparisons": [each.to_json() for each in result.comparisons],
+    }
