@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tasks.curves import COLUMNS
+from pmflib.selection.comparison import Comparison
+from pmflib.selection.tables import tabulate
 
 VARIABLES_SHOWN = 8
 """Variables with unknown levels that are listed, at most."""
@@ -66,8 +67,10 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     tables.append(make_table("Model", ("what", "value"), described))
-    for curve in facts.get("rank", {}).get("curves", ()):
-        tables.append(make_table(curve["title"], COLUMNS, curve["rows"]))
+    for chosen in (facts.get("rank", {}), model):
+        for content in chosen.get("comparisons", ()):
+            table = tabulate(Comparison.from_json(content))
+            tables.append(make_table(table.title, table.columns, table.rows))
     if scores.get("hidden_cells"):
         measures = [k for k in scores if f"baseline_{k}" in scores]
         compared = [(k, scores[k], scores[f"baseline_{k}"]) for k in measures]
@@ -82,7 +85,7 @@ def make_labels_table(facts: Mapping[str, Any]) -> Group:
         "method",
         "em",
         "tasks",
-        "answers",
+        "labels",
         "workers",
         "classes",
         "prior",

@@ -73,8 +73,7 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     model = JointPMF.load(store.locate(reference) / "model")
-    held_out = [*folds.validation, *folds.test]
-    singles = load_singles(store.locate(counts) / "pairs", without=held_out)
+    singles = load_singles(store.locate(counts) / "pairs", folds=folds.train)
     with open_workers(config, address) as (client, _):
         scores = evaluate_stored(
             client,

@@ -10,7 +10,7 @@ relative error of the full joint PMF as published, by that definition (divided b
 to the truth, where it has few enough cells; and seconds, published ones for Table VI.
 
 The oracle is EM run to convergence from the true model on the same samples. `auto` is `pmf.fit_em(codes, rank=rank)`,
-all else by default. The others are the paper's methods, not smoothed, EM of 30 passes: `mirror` is CNMF-OPT as
+all else by default. The others are the paper's methods, without pseudo-counts, EM of 30 passes: `mirror` is CNMF-OPT as
 published, slow; `opt` reaches its loss by closed-form updates; `ctd` is the least squares fit of all triples;
 `mle-ad+em` starts at the fit of all triples in KL divergence.
 """

@@ -155,7 +155,7 @@ def print_table(fits: list[Fit], split: Split) -> None:
 
 
 def standard_error(values: FloatArray) -> float:
-    """Of the mean."""
+    """Standard error of the mean."""
     return float(values.std(ddof=1)) / math.sqrt(values.size)
 
 

@@ -47,7 +47,7 @@ RANKS = (2, 4, 8, 16, 32)
 PSEUDO_COUNTS = (0.1, 0.5, 2.0, 6.0)
 PASSES = (4, 12, 25)
 COMMON = (0.25, 0.5, 0.75)
-STRETCHES = (1.0, 1.25)
+INFLATIONS = (1.0, 1.25)
 LEAST_EIGENVALUE = 0.02
 BEST = 5
 
@@ -196,7 +196,7 @@ def average_best(found: list[tuple[float, Guess]]) -> Guess:
 
 
 def predict_linearly(model: pmf.JointPMF, train: np.ndarray) -> list[Guess]:
-    """Best linear predictions from a model's pair marginals, for all ways to mend its covariances."""
+    """Best linear predictions from a model's pair marginals, for all ways to repair its covariances."""
     factors = [model.factor(j) for j in range(train.shape[1])]
     means = np.stack([RATINGS @ factor for factor in factors])
     mean = means @ model.prior
@@ -211,11 +211,11 @@ def predict_linearly(model: pmf.JointPMF, train: np.ndarray) -> list[Guess]:
     correlation = scale * covariance / np.outer(deviations, deviations)
     common = correlation.sum() / (mean.size * (mean.size - 1))
     guesses = []
-    for share, stretch in product(COMMON, STRETCHES):
-        mended = stretch * ((1 - share) * correlation + share * common)
-        np.fill_diagonal(mended, 1)
-        if np.linalg.eigvalsh(mended)[0] > LEAST_EIGENVALUE:
-            guesses.append(_krige(mean, mended * np.outer(deviations, deviations), train))
+    for share, enlargement in product(COMMON, INFLATIONS):
+        repaired = enlargement * ((1 - share) * correlation + share * common)
+        np.fill_diagonal(repaired, 1)
+        if np.linalg.eigvalsh(repaired)[0] > LEAST_EIGENVALUE:
+            guesses.append(_krige(mean, repaired * np.outer(deviations, deviations), train))
     return guesses
 
 
@@ -262,8 +262,8 @@ def list_fits(split: Split) -> dict[str, Callable[[], Guess]]:
 def run_genre(table: np.ndarray, genre: str, seeds: range) -> None:
     """Errors of all methods over random splits, and a table of them."""
     share = np.mean(table > 0)
-    told = f"{table.shape[0]} users, {table.shape[1]} movies, {share:.0%} known"
-    print(f"\n{genre}: {told}, splits {seeds[0]} to {seeds[-1]}")
+    size = f"{table.shape[0]} users, {table.shape[1]} movies, {share:.0%} known"
+    print(f"\n{genre}: {size}, splits {seeds[0]} to {seeds[-1]}")
     errors: dict[str, list[tuple[float, float]]] = {}
     seconds: dict[str, list[float]] = {}
     for seed in seeds:
@@ -279,8 +279,8 @@ def run_genre(table: np.ndarray, genre: str, seeds: range) -> None:
     published = [read_published(REFERENCE, number, metric) for metric in ("rmse", "mae")]
     print(f"{'method':<16}{'published':>16}{'RMSE':>9}{'sd':>8}{'MAE':>9}{'sd':>8}{'CPU s':>8}")
     for name, each in errors.items():
-        told = " ".join(f"{part[name]:.4f}" for part in published if name in part)
-        line = f"{name:<16}{told:>16}"
+        shown = " ".join(f"{part[name]:.4f}" for part in published if name in part)
+        line = f"{name:<16}{shown:>16}"
         for place in (0, 1):
             values = [pair[place] for pair in each]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0

@@ -188,7 +188,7 @@ def fit_auto(data: Set, split: Split, ranks: Sequence[int] = RANKS) -> Classify:
 
 
 def fit_rank_of_pairs(data: Set, split: Split) -> Classify:
-    """The same, with the rank that pairs of the training rows tell."""
+    """The same, with the rank that is found from pairs of the training rows."""
     counts = pmf.count_pairs(data.codes[split.train], data.schema)
     return fit_auto(data, split, [pmf.select_rank(counts).rank])
 
@@ -251,10 +251,10 @@ def run_set(data: Set, seeds: range, methods: list[str]) -> dict[str, list[float
     print(f"\n{data.name}: {len(data.codes)} rows, splits {seeds[0]} to {seeds[-1]}, {data.shares}")
     print(f"{'method':<20}{'published':>10}{'mean':>8}{'sd':>6}{'least':>8}{'CPU s':>8}")
     for name, each in found.items():
-        told = f"{published[name]:.2f}" if name in published else ""
+        shown = f"{published[name]:.2f}" if name in published else ""
         spread = 100 * statistics.stdev(each) if len(each) > 1 else 0.0
         print(
-            f"{name:<20}{told:>10}{100 * statistics.mean(each):>8.2f}{spread:>6.2f}"
+            f"{name:<20}{shown:>10}{100 * statistics.mean(each):>8.2f}{spread:>6.2f}"
             f"{100 * min(each):>8.2f}{statistics.median(seconds[name]):>8.2f}",
             flush=True,
         )

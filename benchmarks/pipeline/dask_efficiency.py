@@ -36,13 +36,13 @@ from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.stored_pairs import count_group, merge_tables
-from pmflib.em.block_groups import Group, load_group, run_e_step
 from pmflib.em.members import merge_each
+from pmflib.em.stored import evaluate_group, load_group
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import keep_loaded, start_blocks
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockReference, choose_block_rows
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
 from pmflib.synthetic.planted_models import planted_factors
 
 FOLDS_AHEAD = 4
@@ -51,7 +51,7 @@ SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "counting": (count_group, merge_tables, (SCHEMA.offsets,)),
-    "EM": (run_e_step, merge_each, (SCHEMA.offsets, [MODEL])),
+    "EM": (evaluate_group, merge_each, (SCHEMA.offsets, [MODEL])),
 }
 """Function, merge and what all groups share."""
 TARGETS = {"threads": (0.004, 0.92, 64), "processes": (0.1, 0.80, 8)}
@@ -107,7 +107,7 @@ def compare(
     title: str,
     name: str,
     client: object,
-    mine: Sequence[Sequence[Group]],
+    mine: Sequence[Sequence[BlockGroup]],
     theirs: Sequence[Sequence[object]],
     target: float,
     rounds: int,

@@ -30,8 +30,8 @@ from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.stored_pairs import count_group, merge_tables
-from pmflib.em.block_groups import run_e_step
 from pmflib.em.members import merge_each
+from pmflib.em.stored import evaluate_group
 from pmflib.model.sampling import sample_codes
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
@@ -110,7 +110,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
         def make_passes(items: list[list[BlockReference]], n: int) -> None:
             # the M-step is a division of two small tables
             for _ in range(n):
-                run_blocks(client, run_e_step, items, merge_each, offsets, [model])
+                run_blocks(client, evaluate_group, items, merge_each, offsets, [model])
 
         count([blocks[:1]])
         make_passes([blocks[:1]], 1)

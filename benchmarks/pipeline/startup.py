@@ -67,16 +67,17 @@ CALLS = {
         "np.zeros(1, np.uint8))",
     ),
     "sampling": (
-        "from pmflib.synthetic.datasets import planted_factors; from pmflib.model.sampling import sample_codes;"
+        "from pmflib.synthetic.planted_models import planted_factors; from pmflib.model.sampling import sample_codes;"
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
     "annotators": (
-        "from pmflib.solvers.crowd.annotator_model import Rule, update_annotators",
-        "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
+        "from pmflib.solvers.crowd.annotator_model import AnnotatorModel",
+        "from pmflib.solvers.crowd.shrinkage import update_crowd_model",
+        "update_crowd_model(rng.random((60, 3)), np.ones(3), AnnotatorModel()).take_logs()",
     ),
     "EM pass": (
-        "from pmflib.synthetic.datasets import planted_factors;"
+        "from pmflib.synthetic.planted_models import planted_factors;"
         "from pmflib.em.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",
         "em_statistics(block, offsets, *take_logs(*model))",

@@ -21,7 +21,8 @@ import pmflib as pmf
 from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.model.sampling import sample_codes
-from pmflib.ranks.selection import RankChoice, select_rank
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.choice import RankChoice
 from pmflib.synthetic.planted_models import published_factors
 
 SHAPES = ((15, 10), (30, 5))
@@ -40,12 +41,12 @@ def run_trial(
     counts = pmf.count_pairs(codes, schema)
     block, logs = DenseBlock(codes), take_logs(prior, factors)
     em_statistics(block, schema.offsets, *logs)
-    begun = time.process_time()
+    started = time.process_time()
     em_statistics(block, schema.offsets, *logs)
     passed = time.process_time()
     choice = select_rank(counts)
     chosen = time.process_time()
-    return choice, (chosen - passed) / ((passed - begun) * PASS_SAMPLES / n_samples)
+    return choice, (chosen - passed) / ((passed - started) * PASS_SAMPLES / n_samples)
 
 
 def main() -> None:

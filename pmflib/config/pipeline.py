@@ -9,7 +9,7 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -46,6 +46,10 @@ class _Section(BaseModel):
         options = []
         for name, field in cls.model_fields.items():
             default = "required" if field.is_required() else f"default {field.default!r}"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, _Section):
+                default = f"a section: see {field.annotation.__name__}"
+            if get_origin(field.annotation) is Literal:
+                default = f"one of {', '.join(map(repr, get_args(field.annotation)))}; {default}"
             options.append(f"{field.alias or name} ({default})")
             for line in (field.description or "").splitlines():
                 options += textwrap.wrap(
@@ -184,7 +188,7 @@ class EvaluateConfig(_Section):
 
 
 class CrowdConfig(_Section):
-    """True labels of tasks that many workers have answered: `pmf crowd`."""
+    """True labels of tasks that many workers have labelled: `pmf crowd`."""
 
     method: Annotated[
         str,
@@ -197,9 +201,9 @@ class CrowdConfig(_Section):
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = 1e-4
-    """Stop when a pass moves less than this share of the answers between classes."""
+    """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Labels that there are; by default all that were given."""
+    """Labels that may be given; by default all that were given."""
 
     @property
     def begins_with_pairs(self) -> bool:
@@ -243,6 +247,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
 
@@ -369,7 +374,7 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
     messages: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for problem in error.errors():
-        # below the option stand the names of alternative types: one mistake, one line
+        # below the option are the names of alternative types: one mistake, one line
         where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
         messages.setdefault(where, []).append(
             _word(problem["type"], problem["msg"], where, section)
@@ -382,11 +387,11 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
     ]
 
 
-def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
+def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:
     """Say what is wrong with an option, and what it could have been."""
-    if kind == "missing":
+    if problem == "missing":
         return "is required"
-    if kind != "extra_forbidden":
+    if problem != "extra_forbidden":
         return message.removeprefix("Value error, ")
     *outer, name = where.split(".")
     fields = section.model_fields

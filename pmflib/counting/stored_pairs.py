@@ -9,8 +9,8 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.adding import add_blocks
+from pmflib.counting.fold_checkpoint import load_table, save_table
 from pmflib.counting.pair_counts import CountsWriter
-from pmflib.em.checkpoint import load_table, save_table
 from pmflib.running.clients import Client
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import PendingResult, start_blocks

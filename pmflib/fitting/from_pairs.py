@@ -1,4 +1,4 @@
-"""From counts to a model."""
+"""Fitting a model to pairwise counts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import ConvergenceWarning, RankError
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
+from pmflib.selection.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,22 +23,26 @@ class FitResult:
     model
         The fitted joint PMF.
     loss_history
-        What the method lowers, per iteration or pass; never rises. For a fit of counts the mean KL divergence over
+        Loss after each iteration or pass; it never rises. For a fit of counts the mean KL divergence over
         the observed pairs, nats, with the pseudo-counts' share (auto), or the root mean square error of the pairs
         (symnmf); for EM minus the penalised log-likelihood per sample, nats.
     held_out
         Held-out log-likelihood per sample, nats, after each pass, or of the result alone; empty where nothing was held
         out. Of a fit to all samples, that of the trial before it.
     best_pass
-        Pass after which the model stood (EM), or the number of iterations.
+        Pass after which the model was taken (EM), or the number of iterations.
     converged
         Whether the method met its tolerance.
     method
-        What made the model.
+        Name of the method that made the model.
     notes
-        What a careful user should know.
+        Sentences that a careful user should know.
     passes_saved
         Passes that acceleration has saved, by the estimate of `pmflib.solvers.numeric.squarem`; 0 without it.
+    comparisons
+        What was chosen on held-out data, with all candidates and their scores.
+    log_likelihoods
+        Training log-likelihood per sample before each pass (EM), nats; empty for a fit of counts.
     """
 
     model: JointPMF
@@ -48,6 +53,8 @@ class FitResult:
     method: str
     notes: tuple[str, ...] = ()
     passes_saved: float = 0.0
+    comparisons: tuple[Comparison, ...] = ()
+    log_likelihoods: tuple[float, ...] = ()
 
 
 @document_methods(PAIR_METHODS)
@@ -106,5 +113,12 @@ def fit(
     method = found.method or method
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(
-        model, found.loss_history, (), found.n_iter, found.converged, method, found.notes
+        model,
+        found.loss_history,
+        (),
+        found.n_iter,
+        found.converged,
+        method,
+        found.notes,
+        comparisons=found.comparisons,
     )

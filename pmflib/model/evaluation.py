@@ -9,9 +9,9 @@ import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.hashing import mix_hashes
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.pairs.checks import FLOOR
 
 MEASURES = (
     "cells",

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.solvers.pairs.checks import FLOOR
 
 
 def score_samples(

@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.running.processors import count_processors
+
+if TYPE_CHECKING:
+    from pmflib.config import ClusterConfig
 
 Client = Any
 """A Dask client, or None to work in this thread alone."""

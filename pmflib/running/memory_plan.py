@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pmflib.em.row_tables import MAX_TABLE_BYTES
 from pmflib.errors import MemoryPlanError
-from pmflib.running.maps import FAN_IN
-from pmflib.store.sample_blocks import BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,6 @@ class MemoryPlan:
                 f"{self.stage} would need {format_bytes(self.needed)}, above the {format_bytes(limit)} it may use; "
                 f"most of it ({format_bytes(self.parts[worst])}) is {worst}. {self.remedy}"
             )
-
-
-def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> MemoryPlan:
-    """Memory of EM passes, samples aside: they are read again in each pass where they do not fit.
-
-    Models that run side by side take as much as one of their summed rank.
-    """
-    table = 8 * n_levels * rank * n_models
-    several = f"{n_models} models of " if n_models > 1 else ""
-    return MemoryPlan(
-        "EM",
-        {
-            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 10
-            * table,
-            f"sufficient statistics, {FAN_IN} to merge by each thread": (n_threads + 1)
-            * (FAN_IN + 2)
-            * table,
-            "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
-            "sample blocks": n_threads * 4 * BLOCK_BYTES,
-        },
-        "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
-    )
 
 
 def format_bytes(n: int) -> str:

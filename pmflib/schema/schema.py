@@ -81,6 +81,11 @@ class Schema:
         return int(self.offsets[-1])
 
     @property
+    def max_pairs_rank(self) -> int:
+        """Largest rank of a matrix of pairwise marginals: the columns of every variable sum to the same vector."""
+        return self.n_levels - self.n_variables + 1
+
+    @property
     def code_dtype(self) -> np.dtype[Any]:
         """int8, or int16 where a variable has more than 127 levels."""
         return np.dtype(np.int8 if self.cardinalities.max() <= 127 else np.int16)

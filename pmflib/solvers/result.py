@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmflib.arrays import FloatArray
+from pmflib.selection.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class SolverResult:
         One sentence for each choice or repair that the solver made by itself.
     method
         Name of what made the result, where it is another than the method that was called; else empty.
+    comparisons
+        What was chosen on held-out data on the way.
     """
 
     prior: FloatArray
@@ -37,6 +40,7 @@ class SolverResult:
     converged: bool
     notes: tuple[str, ...] = ()
     method: str = ""
+    comparisons: tuple[Comparison, ...] = ()
 
     def with_notes(self, notes: tuple[str, ...], method: str = "") -> SolverResult:
         """Put notes on what went before it ahead of its own, and name what made it."""

@@ -30,7 +30,7 @@ def sum_moments(
     path, name
         The group, and the array in it, of shape (n_rows, n_columns).
     weights
-        As of `ColumnMoments`, None are ones.
+        As for `ColumnMoments`; None takes ones.
     part_bytes
         Size of a partition as float64, at least; a task holds about three times as much.
 

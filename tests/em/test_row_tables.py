@@ -14,7 +14,7 @@ from pmflib.em.row_tables import choose_layout, choose_panels, score_block
 from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice
 from pmflib.kernels.llvm import fallback
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 
 
 def log_domain(codes, offsets, prior, factors):

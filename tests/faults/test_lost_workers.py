@@ -87,7 +87,7 @@ def test_refine__worker_killed(workers: int, ingested: Path, undisturbed: Undist
     with (
         start_workers(cluster) as address,
         _kill_one(
-            address, "run_e_step", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
+            address, "evaluate_group", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
         ) as killed,
     ):
         assert run_stages(ingested, address) == undisturbed[1]

@@ -1,7 +1,7 @@
 import pytest
 
 from pmflib.errors import MemoryPlanError
-from pmflib.running.memory_plan import MemoryPlan, format_bytes, plan_em
+from pmflib.running.memory_plan import MemoryPlan, format_bytes
 
 
 def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():
@@ -12,14 +12,6 @@ def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():
         match=r"counting would need 4.0 GiB, above the 4.0 GiB .* \(3.0 GiB\) is tables. Use fewer levels.",
     ):
         plan.check((4 << 30) - 1)
-
-
-def test_plan_em__holds_statistics_of_every_thread():
-    more = plan_em(1000, 10, 8).needed - plan_em(1000, 10, 7).needed
-    assert more >= 8 * 1000 * 10
-    assert plan_em(1000, 10, 8, 4).needed - plan_em(1000, 10, 8).needed > 3 * 8 * 8000 * 10
-    with pytest.raises(MemoryPlanError, match=r"EM would need .*Lower the rank"):
-        plan_em(1000, 10, 8).check(1)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pair_tables import every_pair, exact_marginals, owners_of
 from reference import offsets_of
 
 from pmflib.errors import RankError
-from pmflib.solvers.pairs.checks import spread_pairs
+from pmflib.level_blocks import spread_pairs
 from pmflib.solvers.pairs.spectral_rank import count_confirmed, scale_pairs
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
 
