@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import e_step, make_codes, make_model, offsets_of, pair_table
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.block_groups import (
@@ -15,6 +14,7 @@ from pmflib.model import JointPMF
 from pmflib.model.evaluation import HeldOutScores
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter, list_blocks
+from tests.reference import e_step, make_codes, make_model, offsets_of, pair_table
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 import pmflib.em.duplicates as duplicates
 from pmflib.blocks import DenseBlock, SparseBlock
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.statistics import em_statistics, take_logs
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
@@ -20,6 +19,7 @@ from pmflib.errors import PmfError
 from pmflib.running.parallel import open_client, run_blocks, start_workers
 from pmflib.solvers.pairs.checks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.in_memory import Samples
@@ -14,6 +13,7 @@ from pmflib.em.members import (
 from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 import pmflib.em.row_tables as row_tables
 from pmflib.blocks import DenseBlock
@@ -15,6 +14,7 @@ from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice
 from pmflib.kernels.llvm import fallback
 from pmflib.solvers.pairs.checks import FLOOR
+from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 
 def log_domain(codes, offsets, prior, factors):

@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fault_runs import (
+
+from pmflib.config import ClusterConfig
+from pmflib.running.parallel import start_workers
+from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
     check_artefacts,
@@ -19,16 +22,13 @@ from fault_runs import (
     write_config,
 )
 
-from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
-
 pytestmark = pytest.mark.slow
 
 STAGES_HERE = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from fault_runs import run_stages
+from tests.faults.fault_runs import run_stages
 from pmflib.config import ClusterConfig
 from pmflib.errors import StoreError
 from pmflib.running.parallel import start_workers

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from reference import tables_of_codes
 
 import pmflib as pmf
 from pmflib.fitting import auto_method as choosing
@@ -9,6 +8,7 @@ from pmflib.fitting.auto_method import PSEUDO_COUNTS, count_carried, fit_chosen,
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.datasets import published_factors
+from tests.reference import tables_of_codes
 
 
 def draw_counts(n_rows, observed, n_folds=8, seed=0):

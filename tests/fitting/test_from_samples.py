@@ -2,12 +2,12 @@ import re
 
 import numpy as np
 import pytest
-from reference import make_codes
 
 import pmflib as pmf
 from pmflib.em.members import split_members
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting.recipes import DEFAULT_PSEUDO_COUNT, PSEUDO_COUNTS
+from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]
 

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import make_model
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
@@ -18,6 +17,7 @@ from pmflib.fitting.recipes import (
     follow_recipe,
 )
 from pmflib.fitting.starts import Starts
+from tests.reference import make_model
 
 CARDINALITIES = [3, 2, 4, 3]
 SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from slow_pairs import count_slowly, draw_codes
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
@@ -15,6 +14,7 @@ from pmflib.kernels.held import find_held
 from pmflib.kernels.pair_scatter import add_dense, add_sparse
 from pmflib.kernels.planes import add_planes
 from pmflib.kernels.tiles import add_tiles
+from tests.kernels.slow_pairs import count_slowly, draw_codes
 
 Count = Callable[[IntArray, IntArray, IntArray], None]
 

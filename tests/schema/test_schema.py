@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import tables_of_codes
 
 from pmflib.errors import SchemaError
 from pmflib.schema import Schema, Variable
+from tests.reference import tables_of_codes
 
 SMOKES = Variable("smokes", ("no", "yes"))
 VISITS = Variable("visits", ("0", "1", "2"), (0.0, 1.0, 2.0))

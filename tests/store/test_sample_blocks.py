@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import make_codes, offsets_of
 
 from pmflib.blocks import DenseBlock, SparseBlock
 from pmflib.errors import StoreError
@@ -17,6 +16,7 @@ from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
 )
+from tests.reference import make_codes, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

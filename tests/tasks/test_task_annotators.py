@@ -3,8 +3,6 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
-from pipelines import make_schema, summary_of
 
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
@@ -17,6 +15,8 @@ from pmflib.store.artefacts import Store
 from tasks.annotators import PAIRS, annotators, pairs
 from tasks.crowd import aggregate, census
 from tasks.ingest import ingest
+from tests.crowd.label_logs import draw_log
+from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 100}

@@ -1,8 +1,6 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
-from pipelines import make_schema, summary_of
 
 from pmflib.config import make_crowd
 from pmflib.crowd import aggregate as aggregate_table
@@ -11,6 +9,8 @@ from pmflib.store.artefacts import Store
 from tasks.annotators import annotators, pairs
 from tasks.crowd import aggregate, census
 from tasks.ingest import ingest
+from tests.crowd.label_logs import draw_log
+from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 500}

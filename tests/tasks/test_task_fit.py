@@ -1,8 +1,8 @@
 import numpy as np
-from reference import make_codes
 
 import pmflib as pmf
 from tasks.fit import _load_groups
+from tests.reference import make_codes
 
 
 def test_load_groups__training_folds_are_dealt_and_held_out_ones_left_out(tmp_path):

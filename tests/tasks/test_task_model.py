@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.model import JointPMF
@@ -12,6 +11,7 @@ from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.refine import refine
 from tasks.stage import listen
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
 def load_model(config, reference):

@@ -1,11 +1,11 @@
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import read_run
 from tasks.evaluate import evaluate
 from tasks.publish import publish
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 
 def run_and_publish(config, workers):

@@ -3,7 +3,6 @@ import re
 
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, summary_of
 
 from flows import etl
 from pmflib.errors import ConfigError, PmfError
@@ -17,6 +16,7 @@ from tasks.curves import draw_curves, tabulate_curves
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.select import CURVE, select, settle
+from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from crowd.label_logs import draw_log
 
 from pmflib.crowd.label_log import read_answers
 from pmflib.crowd.passes import evaluate_blocks, run_passes
 from pmflib.crowd.pipeline.checkpoint import load_fit, save_fit
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import Rule
+from tests.crowd.label_logs import draw_log
 
 
 class Killed(Exception):

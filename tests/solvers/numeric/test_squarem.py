@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.checkpoint import load_state, save_state
@@ -11,6 +10,7 @@ from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.fitting.from_samples import fit_em
 from pmflib.solvers.numeric.squarem import extrapolate
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4, 3]
 OFFSETS = offsets_of(CARDINALITIES)
