@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.blocks import DenseBlock
+from pmflib.counting.adding import add_block
 from pmflib.counting.pair_counts import (
     PairCounts,
-    add_block,
     count_pairs,
     load_singles,
     sum_by_pair,

@@ -166,7 +166,7 @@ def test_ask_again__least_certain_first():
 def test_aggregate__refuses_unknown_methods_and_limits():
     answers = {"task": [1], "worker": [1], "label": ["x"]}
     with pytest.raises(PmfError, match="method is 'best'; give one of"):
-        aggregate(answers, "best")
+        aggregate(answers, "best")  # type: ignore[arg-type]
     with pytest.raises(PmfError, match="max_passes is 0"):
         aggregate(answers, max_passes=0)
 

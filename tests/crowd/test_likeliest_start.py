@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -57,7 +59,7 @@ def test_begin_passes__a_start_that_climbs_late_is_found(seed):
         name: Annotators(one.prior, one.confusion, 0.0, RULE)
         for name, one in (("truth", crowd), ("pairs", alone))
     }
-    limits = {"max_passes": 1000, "tol": 1e-6}
+    limits: dict[str, Any] = {"max_passes": 1000, "tol": 1e-6}
     highest = climb(answers, ends["truth"])
     begun = [
         begin_passes(evaluate, ends["pairs"], np.random.default_rng(draw), **limits)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -271,7 +273,7 @@ def test_run_em__start_is_kept_where_no_pass_helps():
 @pytest.mark.parametrize("killed_after", [1, 3, 7])
 def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_after, validated):
     codes = make_codes(np.random.default_rng(7), 120, CARDINALITIES)
-    options = {
+    options: dict[str, Any] = {
         "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
         "validate": judge_on(codes[:20]) if validated else None,
@@ -288,7 +290,9 @@ def test_run_em__goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, killed_aft
         on_pass=lambda state: save_state(path, state),
         **options,
     )
-    resumed = run_em(evaluate_on(codes[20:]), load_state(path), OFFSETS, max_passes=9, **options)
+    state = load_state(path)
+    assert state is not None
+    resumed = run_em(evaluate_on(codes[20:]), state, OFFSETS, max_passes=9, **options)
     assert resumed.prior.tobytes() == whole.prior.tobytes()
     assert resumed.factors.tobytes() == whole.factors.tobytes()
     assert resumed.loss_history == whole.loss_history

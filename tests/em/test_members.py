@@ -134,7 +134,7 @@ def test_score_difference__mean_and_standard_error_of_paired_samples(target):
 
 def log_probs(model, codes, target):
     """Log-likelihood of each row, or of its target given the rest."""
-    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    joint = JointPMF(model[0], model[1], Schema.from_cardinalities(CARDINALITIES))
     found = joint.log_prob(codes)
     if target is not None:
         rest = codes.copy()
@@ -150,7 +150,7 @@ def test_estimate_gain__one_sample_tells_nothing_for_certain():
 
 def test_samples__target_is_scored_given_the_others():
     model = make_models(1)[0]
-    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    joint = JointPMF(model[0], model[1], Schema.from_cardinalities(CARDINALITIES))
     chances = joint.predict_proba(CODES, 2)
     known = CODES[:, 2] >= 0
     expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 
 import pmflib as pmf
+from pmflib.arrays import FloatArray
 from pmflib.fitting import auto_method as choosing
 from pmflib.fitting.auto_method import PSEUDO_COUNTS, count_carried, fit_chosen, group_folds
 from pmflib.model.metrics import factor_mse
@@ -11,7 +12,9 @@ from pmflib.synthetic.datasets import published_factors
 from tests.reference import tables_of_codes
 
 
-def draw_counts(n_rows, observed, n_folds=8, seed=0):
+def draw_counts(
+    n_rows, observed, n_folds=8, seed=0
+) -> tuple[pmf.PairCounts, tuple[FloatArray, FloatArray]]:
     rng = np.random.default_rng(seed)
     prior, factors = published_factors(5, 10, 5, rng, 0.1)
     offsets = np.arange(6) * 10

@@ -93,4 +93,4 @@ def test_fit__refuses_ranks_and_methods_that_are_none(codes):
     with pytest.raises(RankError, match="rank is 0; give at least 1"):
         pmf.fit(counts, 0)
     with pytest.raises(PmfError, match=r"method is 'sap'; give one of .*'symnmf'"):
-        pmf.fit(counts, 1, method="sap")
+        pmf.fit(counts, 1, method="sap")  # type: ignore[arg-type]

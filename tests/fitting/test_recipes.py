@@ -76,7 +76,7 @@ class Scripted:
 def test_choose_largest__stays_within_one_standard_error(losses, chosen):
     names = {pseudo_count: pseudo_count for pseudo_count in losses}
     scores = {pseudo_count: -loss for pseudo_count, (loss, _) in losses.items()}
-    best = max(scores, key=scores.get)
+    best = max(scores, key=scores.__getitem__)
     found, (note,) = _choose_largest(Scripted(losses), names, scores)
     assert found == chosen
     assert note.startswith(f"pseudo-count {chosen:g}: ")
@@ -84,7 +84,7 @@ def test_choose_largest__stays_within_one_standard_error(losses, chosen):
 
 
 def test_choose_largest__a_single_one_is_told_by_nobody():
-    assert _choose_largest(Scripted({0.7: (0.0, 0.0)}), {0.7: 0.7}, {0.7: -1.0}) == (0.7, ())
+    assert _choose_largest(Scripted({0.7: (0.0, 0.0)}), {0.7: 0.7}, {0.7: -1.0}) == (0.7, ())  # type: ignore[dict-item]
 
 
 def test_find_recipe__takes_the_start_and_strength_of_the_best_score(drawn):

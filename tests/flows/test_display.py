@@ -1,10 +1,11 @@
 import io
 import time
+from typing import Any
 
 from rich.console import Console
 
 from flows import display
-from tasks.stage import report
+from tasks.stage import Progress, report
 
 
 def show(reports, *, terminal, width=100):
@@ -37,7 +38,7 @@ def test_show_progress__long_stages_are_heard_of_without_a_terminal(monkeypatch)
     file = io.StringIO()
     printer = display._LinePrinter(Console(file=file))
     for name, done, total in reports:
-        printer(display.StageProgress(name, done, total))
+        printer(Progress(name, done, total))
     assert file.getvalue().splitlines() == ["count: 3 of 9, 40 s", "count: 5 of 9, 80 s"]
 
 
@@ -58,7 +59,7 @@ def test_show_progress__a_narrow_terminal_keeps_the_numbers():
 
 
 def test_make_facts_tables__what_was_not_used_is_named():
-    rows = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
+    rows: dict[str, Any] = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
     rows |= {"reasons": {"ragged": 2}, "cells_made_missing": {f"v{j}": 1 for j in range(99)}}
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     file = io.StringIO()
@@ -75,7 +76,12 @@ def test_make_facts_tables__what_was_not_used_is_named():
 def test_make_facts_tables__why_the_rank_was_chosen():
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     model["notes"] = ["pseudo-count 0.3: [best]"]
-    facts = {"rows": {}, "model": model, "scores": {}, "rank": {"reasons": ["by pairs: [2]"]}}
+    facts: dict[str, Any] = {
+        "rows": {},
+        "model": model,
+        "scores": {},
+        "rank": {"reasons": ["by pairs: [2]"]},
+    }
     rows = [[2, 0.1, -1.5, 0.0, 0.0, "← chosen"], [3, 0.1, -1.75, 0.25, 0.1, "███"]]
     facts["rank"]["curves"] = [{"title": "by rank [nats]", "reason": "", "rows": rows}]
     facts["warnings"] = ["rank 2 is above [1]"]

@@ -153,4 +153,5 @@ def test_find_held__equals_conversion(share: float, n_variables: int) -> None:
     expected = DenseBlock(codes).to_sparse(offsets)
     np.testing.assert_array_equal(indptr, expected.indptr)
     np.testing.assert_array_equal(indices, expected.indices)
-    assert (indptr.dtype, indices.dtype) == (np.int64, np.int32)
+    assert indptr.dtype == np.int64
+    assert indices.dtype == np.int32

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -224,7 +225,8 @@ def test_digest__tells_schemas_apart(other):
 
 
 def test_position__by_name_and_place():
-    assert [SCHEMA.position(v) for v in ("dose", 1, np.int64(0))] == [2, 1, 0]
+    places: tuple[Any, ...] = ("dose", 1, np.int64(0))
+    assert [SCHEMA.position(v) for v in places] == [2, 1, 0]
     assert SCHEMA["visits"] is SCHEMA[1] is VISITS
     assert SCHEMA.rows_of("visits") == slice(2, 5)
 

@@ -33,8 +33,8 @@ def write(path, codes, folds, *, sparse, cuts=(), block_rows=4, schema=SCHEMA, f
     )
     names = make_names(len(codes))
     for part in np.split(np.arange(len(codes)), sorted(cuts)):
-        block = DenseBlock(codes[part])
-        block = block.to_sparse(schema.offsets) if feed_sparse else block
+        dense = DenseBlock(codes[part])
+        block = dense.to_sparse(schema.offsets) if feed_sparse else dense
         writer.append(block, folds[part], part, names[part])
     return writer.close()
 

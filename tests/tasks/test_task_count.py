@@ -45,7 +45,8 @@ def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
 
 def test_count__goes_on_after_the_last_fold_that_was_counted(counted, workers, monkeypatch):
     config, dataset, codes = counted
-    original_save, original_start = stage_module.save_table, stage_module.start_blocks
+    original_save = stage_module.save_table  # type: ignore[attr-defined]
+    original_start = stage_module.start_blocks  # type: ignore[attr-defined]
     started = []
 
     def save_three(path, table, n_rows):
@@ -70,7 +71,7 @@ def test_count__goes_on_after_the_last_fold_that_was_counted(counted, workers, m
 
 def test_count__few_folds_are_under_way_at_a_time(counted, workers, monkeypatch):
     config, dataset, _ = counted
-    original = stage_module.start_blocks
+    original = stage_module.start_blocks  # type: ignore[attr-defined]
     under_way, most = 0, 0
 
     def start(*arguments, **options):

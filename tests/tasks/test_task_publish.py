@@ -12,7 +12,9 @@ def run_and_publish(config, workers):
     stages = run_to_model(config, workers)
     scores = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
     facts = publish.fn(config, {**stages, "scores": scores}, workers)
-    return stages, facts, read_run(Store(config.resolve("store")), config.name)[0]["live"]
+    record = read_run(Store(config.resolve("store")), config.name)
+    assert record is not None
+    return stages, facts, record[0]["live"]
 
 
 def with_passes(config, n):

@@ -57,7 +57,7 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     reference = select.fn(config, dataset, counts, workers)
     folder = Store(config.resolve("store")).locate(reference)
     content = (folder / CURVE).read_text()
-    alone = stage.select_rank
+    alone = stage.select_rank  # type: ignore[attr-defined]
     monkeypatch.setattr(stage, "select_rank", lambda counts, rng, client: alone(counts, rng=rng))
     monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
     again = select.fn(config, dataset, counts, workers)

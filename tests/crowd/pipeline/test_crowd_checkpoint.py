@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def test_save_fit__passes_go_on_to_the_same_bits(tmp_path, rule):
         return evaluate_blocks(blocks, *weights)
 
     def run(start=None, on_pass=None):
-        limits = {"n_classes": 3, "max_passes": 12, "tol": 0.0}
+        limits: dict[str, Any] = {"n_classes": 3, "max_passes": 12, "tol": 0.0}
         return run_passes(evaluate, 12, rule, start=start, on_pass=on_pass, **limits)
 
     def keep(fit):

@@ -165,10 +165,10 @@ def update_plainly(answers, strength, one_coin):
         answers, total = np.stack([share_evenly(one) for one in answers]), share_evenly(total)
     pooled = total / total.sum(axis=0)
     right = pooled.T[named.T]
-    means = []
+    listed = []
     for one in answers:
         if n_classes == 1:
-            means.append(pooled)
+            listed.append(pooled)
             continue
         worth = (1 + strength) / (one.sum(axis=0) + strength)
         odds, skill = np.log(right / (pooled.sum(axis=0) - right)), 0.0
@@ -179,8 +179,8 @@ def update_plainly(answers, strength, one_coin):
             step = (slope - skill / SKILL_SPREAD) / (bend + 1 / SKILL_SPREAD)
             skill += np.clip(step, -1, 1)
         mean = pooled / (pooled.sum(axis=0) - right) * expit(-odds - skill)
-        means.append(np.where(named, expit(odds + skill), mean))
-    means = np.stack(means)
+        listed.append(np.where(named, expit(odds + skill), mean))
+    means = np.stack(listed)
     for _ in range(STEPS):
         gained = (means * (digamma(answers + strength * means) - digamma(strength * means))).sum()
         spent = (digamma(answers.sum(axis=1) + strength) - digamma(strength)).sum()

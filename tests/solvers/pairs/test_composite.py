@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -152,7 +154,7 @@ def test_fit_composite__pseudo_counts_of_states_keep_the_prior_from_emptying():
     truth = make_model(rng, cardinalities, 1)
     marginals = exact_marginals(*truth, offsets, every_pair(4))
     start = make_model(rng, cardinalities, 3)
-    pseudo = {"pseudo_counts": np.full(12, 0.1), "max_iter": 3000, "tol": 0}
+    pseudo: dict[str, Any] = {"pseudo_counts": np.full(12, 0.1), "max_iter": 3000, "tol": 0}
     empty = fit_composite(marginals, offsets, every_pair(4), initial=start, **pseudo)
     kept = fit_composite(
         marginals, offsets, every_pair(4), initial=start, state_pseudo_count=1.0, **pseudo

@@ -81,4 +81,4 @@ def test_count_confirmed__counts_directions_that_are_not_noise(rank):
         table = np.triu(rng.poisson(1e6 * pairs), 1)
         both.append(table + table.T)
     first = np.array([True, False, False, True])
-    assert count_confirmed(*both, OFFSETS, first) == rank
+    assert count_confirmed(both[0], both[1], OFFSETS, first) == rank
