@@ -11,11 +11,11 @@ import sys
 
 import typer
 
-from flows.commands.accounting import log, verify
-from flows.commands.answering import query, score
+from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
-from flows.commands.drafting import infer
-from flows.commands.running import demo, run, status
+from flows.commands.infer import infer
+from flows.commands.live_model import query, score
+from flows.commands.run import demo, run, status
 from flows.console import err
 from pmflib.errors import (
     ConfigError,
@@ -29,7 +29,7 @@ from pmflib.errors import (
 
 app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs.",
-    epilog="Begin with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
+    epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
     "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
     "130 interrupted.",
     no_args_is_help=True,
@@ -47,20 +47,21 @@ EXIT_CODES: dict[type[PmfError], int] = {
     StoreError: 4,
     MemoryPlanError: 5,
 }
+"""Exit code of the command by the class of the error."""
 
 
 def main() -> None:
-    """Run the command; errors that a person can mend are one paragraph, others need ``--debug`` to show a traceback."""
+    """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
     else:
-        # what went wrong is said once, below; Prefect keeps its own account with the run
+        # an error is printed once, below; Prefect stores its own log with the run
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     try:
         app()
     except SystemExit as ending:
-        # what typer makes of Ctrl-C, without a word
+        # the exit code of typer after Ctrl-C, which prints nothing
         if ending.code == 130:
             err.print(
                 "interrupted: the store is valid; the same command goes on from here",

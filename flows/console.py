@@ -1,4 +1,4 @@
-"""What commands share: the terminal, common options, a Prefect API with progress bars."""
+"""Parts that commands share: the terminal, common options, a Prefect API with progress bars."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeli
 
 @contextmanager
 def orchestrated(config: PipelineConfig, as_json: bool) -> Iterator[None]:
-    """Have a Prefect API and, for a person, progress bars while a flow runs."""
+    """Open a Prefect API and, unless the output is JSON, show progress while a flow runs."""
     # the server starts at once, and is ready when the imports below are done
     api = prefect_api(Path(config.resolve(config.store.path)) / ".prefect")
-    from flows.display import show_progress
+    from flows.progress_bars import show_progress
 
     with api, show_progress(Console(stderr=True, quiet=as_json)):
         yield
@@ -39,8 +39,8 @@ def print_json(value: Any) -> None:
 
 
 def show_facts(facts: dict[str, Any], as_json: bool) -> None:
-    """Print what a run found: tables for a person, or JSON."""
-    from flows.display import make_facts_tables
+    """Print the facts of a run: tables, or JSON."""
+    from flows.tables import make_facts_tables
 
     if as_json:
         print_json(facts)

@@ -8,7 +8,7 @@ from prefect import flow
 
 from flows.etl import name_run
 from pmflib.config import load_config
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from tasks.annotators import annotators, pairs
 from tasks.crowd import aggregate, census, publish_labels
 from tasks.ingest import ingest

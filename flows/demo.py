@@ -11,11 +11,12 @@ from pmflib.config.draft import draft_config
 from pmflib.model import JointPMF
 from pmflib.store.run_records import read_run
 from pmflib.synthetic.demo import RANK, compare_with_truth, write_demo_log
-from tasks.stage import open_store, report
+from tasks.progress import report
+from tasks.stage import open_store
 
 
 def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:
-    """Do everything that a new user does, on data whose truth is known.
+    """Generate a log of a known model, run the pipeline on it, and compare.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:
     n_users
         Samples to generate.
     seed
-        Of the generator.
+        Seed of the generator.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:
             "time": "ts",
         }
     )
-    # the schema of this log is known; `pmf infer` would take damaged rows for levels, and a person would strike them
+    # the schema of this log is known; `pmf infer` would take damaged rows for levels, and a user would delete these
     truth.schema.save(folder / "schema.json")
     config = folder / "pipeline.toml"
     config.write_text(draft_config(source, rank=RANK), "utf-8")

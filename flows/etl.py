@@ -1,6 +1,6 @@
-"""The scheduled whole, and its beginnings: each flow runs the stages up to its own.
+"""The flow that a schedule runs, and its first parts: each flow runs the stages up to its own.
 
-A stage whose result is in the manifest returns at once, so a flow goes on from wherever an earlier one stopped.
+A stage whose result is in the manifest returns at once, so a flow continues where an earlier one stopped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from pmflib.config import PipelineConfig, load_config
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
 from tasks.count import count
 from tasks.evaluate import evaluate
@@ -54,7 +54,7 @@ def fit_flow(config: str) -> Reference:
 
 @flow(name="etl", flow_run_name=name_run)
 def etl(config: str) -> dict[str, Any]:
-    """Ingest, count, fit, refine, evaluate, publish: what a schedule runs.
+    """Ingest, count, fit, refine, evaluate, publish.
 
     Parameters
     ----------

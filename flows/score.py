@@ -1,4 +1,4 @@
-"""Scoring: what the live model says of samples, or answers to questions about them."""
+"""Scoring: predictions of the live model for samples, or answers to questions about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.errors import StoreError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import read_run
 from tasks.ingest import ingest

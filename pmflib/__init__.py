@@ -16,12 +16,15 @@ from pmflib.counting.marginals import Marginals
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.counting.triple_counts import count_triples
 from pmflib.diagnosis.diagnostics import diagnose
+from pmflib.em.stored import StoredSamples
 from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.fitting.distillation import distil
 from pmflib.fitting.from_pairs import FitResult, fit
 from pmflib.fitting.from_samples import fit_em
 from pmflib.fitting.from_triples import fit_triples
 from pmflib.model import JointPMF
-from pmflib.ranks.selection import RankChoice, select_rank
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.choice import RankChoice
 from pmflib.schema import Schema, Variable
 
 __all__ = [
@@ -33,11 +36,13 @@ __all__ = [
     "PmfError",
     "RankChoice",
     "Schema",
+    "StoredSamples",
     "Variable",
     "count_pairs",
     "count_triples",
     "crowd",
     "diagnose",
+    "distil",
     "fit",
     "fit_em",
     "fit_triples",
@@ -46,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> ModuleType:
-    # with it come parts of SciPy and Arrow that take longer to load than all the rest
+    # it loads parts of SciPy and Arrow, which take longer than all the rest
     if name == "crowd":
         return importlib.import_module("pmflib.crowd")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

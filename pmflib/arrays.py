@@ -1,4 +1,4 @@
-"""Names for the array types in signatures; shapes and ranges stand in the docstrings."""
+"""Names for the array types in signatures; docstrings give shapes and ranges."""
 
 from typing import Any, TypeAlias
 
@@ -9,3 +9,6 @@ IntArray: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 StrataArray: TypeAlias = npt.NDArray[np.int32]
+
+Parameters: TypeAlias = tuple[FloatArray, FloatArray]
+"""Prior (rank,) and factors (n_levels, rank)."""

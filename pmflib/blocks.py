@@ -24,7 +24,7 @@ class DenseBlock:
     codes
         int8 or int16 of shape (n_rows, n_variables); -1 is missing.
     weights
-        float64 of shape (n_rows,), above 0: how many samples each row stands for; None is one each. EM looks at them,
+        float64 of shape (n_rows,), above 0: number of samples that each row counts for; None is one each. EM uses them,
         counting does not.
     """
 
@@ -38,7 +38,7 @@ class DenseBlock:
 
     @property
     def n_samples(self) -> float:
-        """Number of samples that the rows stand for."""
+        """Number of samples that the rows count for."""
         return self.n_rows if self.weights is None else float(self.weights.sum())
 
     @cached_property
@@ -102,7 +102,7 @@ class SparseBlock:
 
     @property
     def n_samples(self) -> float:
-        """Number of samples that the rows stand for."""
+        """Number of samples that the rows count for."""
         return self.n_rows if self.weights is None else float(self.weights.sum())
 
     @property

@@ -1,8 +1,8 @@
-"""What can go wrong, by kind. Every message names the argument, its value, the limit and the remedy."""
+"""Errors and warnings that pmflib raises. Every message names the argument, its value, the limit and the remedy."""
 
 
 class PmfError(ValueError):
-    """Base of every error that a user of pmflib can mend."""
+    """Base of every error that a user of pmflib can correct."""
 
 
 class SchemaError(PmfError):

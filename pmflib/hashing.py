@@ -1,4 +1,4 @@
-"""Stable 64-bit hashes: the same on every machine, in every process, for ever."""
+"""Stable 64-bit hashes: the same on every machine, in every process, in every version."""
 
 from __future__ import annotations
 

@@ -28,13 +28,15 @@ from pmflib.crowd.pipeline.memory import (
 )
 from pmflib.crowd.screening import judge_by
 from pmflib.errors import SchemaError
-from pmflib.running.memory_plan import MemoryPlan, group_blocks
-from pmflib.running.parallel import count_threads
+from pmflib.running.clients import count_threads
+from pmflib.running.grouping import group_blocks
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import build_artefact, load_schema, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 PAIRS_VERSION = 1
 ANNOTATORS_VERSION = 2

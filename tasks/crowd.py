@@ -22,14 +22,16 @@ from pmflib.crowd.pipeline.checkpoint import load_fit, save_fit
 from pmflib.crowd.pipeline.mapped import evaluate_stored
 from pmflib.crowd.pipeline.memory import plan_label_passes
 from pmflib.ingest import Source, digest_source, find_sources
-from pmflib.running.parallel import Client, check_workers_see, count_threads, map_items
+from pmflib.running.clients import Client, check_workers_see, count_threads
+from pmflib.running.maps import map_items
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import Annotators, Rule
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import QUARANTINE, SAMPLES, read_partitions
 from pmflib.store.run_records import name_labelling, write_run
 from tasks.annotators import ANNOTATORS, group_answers, load_label_schema
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 CENSUS_VERSION = 1
 VERSION = 8

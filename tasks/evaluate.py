@@ -10,14 +10,13 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import load_singles
-from pmflib.em.block_groups import score_group
 from pmflib.model import JointPMF
-from pmflib.model.evaluation import MEASURES, HeldOutScores, split_folds
-from pmflib.running.memory_plan import group_blocks
-from pmflib.running.parallel import run_blocks
+from pmflib.model.evaluation import split_folds
+from pmflib.model.stored_evaluation import evaluate_stored
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 1
 
@@ -37,7 +36,7 @@ def evaluate(
     config
         The pipeline.
     dataset, counts, model
-        What `ingest`, `count` and `refine` returned.
+        References from `ingest`, `count` and `refine`.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -74,26 +73,16 @@ def _write(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
     model = JointPMF.load(store.locate(reference) / "model")
-    held_out = [*folds.validation, *folds.test]
-    seen = load_singles(store.locate(counts) / "pairs", without=held_out)
-    groups = group_blocks(list_dataset_blocks(store, dataset, folds.test))
-    if groups:
-        with open_workers(config, address) as (client, _):
-            scores = run_blocks(
-                client,
-                score_group,
-                groups,
-                HeldOutScores.merge,
-                model,
-                normalise_singles(seen, model.schema.offsets),
-                config.evaluate.hide,
-                config.seed,
-            )
-    else:
-        scores = HeldOutScores.zero(model.schema.n_variables)
-    by_variable = {
-        variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
-        for variable, sums in zip(model.schema.variables, scores.sums, strict=True)
-    }
+    singles = load_singles(store.locate(counts) / "pairs", folds=folds.train)
+    with open_workers(config, address) as (client, _):
+        scores = evaluate_stored(
+            client,
+            list_dataset_blocks(store, dataset, folds.test),
+            model,
+            normalise_singles(singles, model.schema.offsets),
+            config.evaluate.hide,
+            config.seed,
+        )
+    by_variable = scores.to_json(model.schema)
     (folder / "scores.json").write_text(json.dumps(by_variable, indent=1), "utf-8")
     return scores.summarise(model.schema)

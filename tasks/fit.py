@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.groups import load_groups
+from pmflib.counting.pair_counts import load_shape
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.fitting.auto_method import group_folds
-from pmflib.fitting.from_pairs import Method
 from pmflib.fitting.from_pairs import fit as fit_counts
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.stage import build_artefact, open_store, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, stage
 
 VERSION = 6
 
@@ -51,13 +52,13 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"
-        training = _load_groups(
-            path, config.store.folds, tuple(folds.train), config.model.settled_rank
-        )
+        n_levels = load_shape(path)[0].n_levels
+        groups = group_folds(tuple(folds.train), n_levels, config.model.settled_rank)
+        training = load_groups(path, groups)
         result = fit_counts(
             training,
             config.model.settled_rank,
-            method=cast(Method, config.start_method),
+            method=config.start_method,
             rng=config.seed,
         )
         result.model.save(folder / "model")
@@ -65,6 +66,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
             "method": result.method,
             "rank": result.model.rank,
             "notes": list(result.notes),
+            "comparisons": [each.to_json() for each in result.comparisons],
         }
         if result.loss_history:
             summary["loss"] = result.loss_history[-1]
@@ -88,16 +90,3 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
     )
     report("fit", 1, 1, f"{entry.summary['method']}, rank {entry.summary['rank']}")
     return entry.reference
-
-
-def _load_groups(path: Path, n_folds: int, folds: tuple[int, ...], rank: int) -> PairCounts:
-    """Training counts in a few groups of folds: what a choice needs, in the memory of a few tables."""
-    n_levels = PairCounts.load_total(path, without=range(n_folds)).schema.n_levels
-    groups = group_folds(folds, n_levels, rank)
-    loaded: PairCounts | None = None
-    for number, group in enumerate(groups):
-        part = PairCounts.load_total(path, without=set(range(n_folds)) - set(group))
-        loaded = loaded or PairCounts.zero(part.schema, len(groups))
-        loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
-    assert loaded is not None
-    return loaded

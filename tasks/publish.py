@@ -11,7 +11,8 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import QUARANTINE
 from pmflib.store.run_records import read_run, write_run
 from tasks.evaluate import evaluate
-from tasks.stage import open_store, report, stage
+from tasks.progress import report
+from tasks.stage import open_store, stage
 
 
 @stage(name="publish")
@@ -31,7 +32,7 @@ def publish(
 
     Returns
     -------
-    Facts for people: what is live, where and why, rows, scores, and where the quarantine is, if anything went there.
+    Facts for users: the live model, its path and why it is live, rows, scores, and the path of the quarantine, if any.
     """
     store = open_store(config)
     report("publish", 0, 1)

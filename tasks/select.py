@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from prefect.artifacts import create_markdown_artifact
 from prefect.context import TaskRunContext
 
-from pmflib.arrays import IntArray
 from pmflib.config import PipelineConfig
-from pmflib.counting.pair_counts import PairCounts
 from pmflib.model.evaluation import split_folds
-from pmflib.ranks.rows import MAX_RANK, PSEUDO_COUNTS, RowChoice, select_rank_by_rows
-from pmflib.ranks.selection import (
-    MAX_LEVELS,
-    RankChoice,
-    narrow_counts,
-    pick_variables,
-    select_rank,
-)
-from pmflib.schema import Schema
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.ranks.choice import RankChoice
+from pmflib.ranks.stored import TRAINING_SAMPLES, select_stored_rank
+from pmflib.selection.comparison import Comparison
+from pmflib.selection.tables import draw_markdown
+from pmflib.store.artefacts import Entry, Reference
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.sample_blocks import read_block
-from tasks.curves import draw_curves, tabulate_curves
-from tasks.stage import build_artefact, open_store, open_workers, report, stage
+from tasks.progress import report
+from tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 5
 
-TRAINING_ROWS = 20_000
-"""Training samples that ranks are compared on; as many as a quarter of them are held out."""
-
-CURVE = "curve.json"
-
-# Blocks that samples are taken from, spread over the dataset: sources are often sorted.
-_BLOCKS = 16
+COMPARISONS = "comparisons.json"
+"""What was compared, with all scores, in the folder of the choice."""
 
 
 @stage(name="select")
@@ -59,7 +44,7 @@ def select(
 
     Returns
     -------
-    Reference to the choice: a file with both curves; the entry's summary holds rank, pseudo_count and why.
+    Reference to the choice: a file with all comparisons; the entry's summary holds the rank, why, and the same.
 
     Raises
     ------
@@ -70,6 +55,29 @@ def select(
     folds = split_folds(
         config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
     )
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, _):
+            choice = select_stored_rank(
+                store.locate(counts) / "pairs",
+                folds.train,
+                list_dataset_blocks(store, dataset, folds.train),
+                list_dataset_blocks(store, dataset, folds.validation),
+                pseudo_count=config.em.pseudo_count,
+                seed=config.seed,
+                client=client,
+                on_pairs=_report_pairs,
+            )
+        comparisons = [each.to_json() for each in choice.comparisons]
+        (folder / COMPARISONS).write_text(json.dumps(comparisons, indent=1), "utf-8")
+        return {
+            "rank": choice.rank,
+            "rank_by_pairs": choice.by_pairs.rank,
+            "pseudo_count": None if choice.by_samples is None else choice.by_samples.pseudo_count,
+            "reasons": list(choice.reasons),
+            "comparisons": comparisons,
+        }
+
     report("select", 0, 1)
     entry = build_artefact(
         store,
@@ -79,14 +87,14 @@ def select(
             "train": list(folds.train),
             "validation": list(folds.validation),
             "pseudo_count": config.em.pseudo_count,
-            "rows": TRAINING_ROWS,
+            "samples": TRAINING_SAMPLES,
             "seed": config.seed,
         },
         version=VERSION,
-        write=lambda folder, work: _write(config, store, (dataset, counts), address, folder),
+        write=write,
     )
     report("select", 1, 1, f"rank {entry.summary['rank']}")
-    _publish_curves(entry)
+    _publish_comparisons(entry)
     return entry.reference
 
 
@@ -98,92 +106,14 @@ def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
     return config.model_copy(update={"model": model})
 
 
-def _write(
-    config: PipelineConfig,
-    store: Store,
-    inputs: tuple[Reference, Reference],
-    address: str,
-    folder: Path,
-) -> Mapping[str, Any]:
-    dataset, counts = inputs
-    path = store.locate(counts) / "pairs"
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
-    training, notes = _load_folds(path, config.store.folds, tuple(folds.train))
-    with open_workers(config, address) as (client, _):
-        pairs = select_rank(training, rng=config.seed, client=client)
-    report("select", 0, 1, f"by pairs: {pairs.rank}")
-    total = PairCounts.load_total(path, without=set(range(config.store.folds)) - set(folds.train))
-    held_out = _take_rows(store, dataset, folds.validation, total.schema, TRAINING_ROWS // 4)
-    rows = None
-    if len(held_out):
-        codes = _take_rows(store, dataset, folds.train, total.schema, TRAINING_ROWS)
-        given = config.em.pseudo_count
-        rows = select_rank_by_rows(
-            codes,
-            held_out,
-            total,
-            first=min(pairs.rank, MAX_RANK),
-            pseudo_counts=PSEUDO_COUNTS if given == "auto" else (given,),
-            rng=config.seed,
-        )
-    content = {"pairs": asdict(pairs), "rows": None if rows is None else asdict(rows)}
-    (folder / CURVE).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
-    return {**_summarise(pairs, rows, notes), "curves": tabulate_curves(content)}
+def _report_pairs(choice: RankChoice) -> None:
+    report("select", 0, 1, f"by pairs: {choice.rank}")
 
 
-def _summarise(pairs: RankChoice, rows: RowChoice | None, notes: Sequence[str]) -> dict[str, Any]:
-    reasons = [f"by pairs: {pairs.reason}", *notes]
-    if rows is not None:
-        reasons.append(f"by samples: {rows.reason}")
-    return {
-        "rank": pairs.rank if rows is None else rows.rank,
-        "rank_by_pairs": pairs.rank,
-        "pseudo_count": None if rows is None else rows.pseudo_count,
-        "reasons": reasons,
-    }
-
-
-def _load_folds(
-    path: Path, n_folds: int, folds: tuple[int, ...]
-) -> tuple[PairCounts, tuple[str, ...]]:
-    """Training counts by fold, of the variables with most answers where all would be too many."""
-    total = PairCounts.load_total(path, without=set(range(n_folds)) - set(folds))
-    schema, kept = total.schema, None
-    notes: tuple[str, ...] = ()
-    if schema.n_levels > MAX_LEVELS:
-        kept = pick_variables(schema, np.diagonal(total.tables[0]))
-        schema = Schema(tuple(schema.variables[place] for place in kept))
-        notes = (
-            f"pairs of the {kept.size} variables with most answers, of {total.schema.n_variables}",
-        )
-    loaded = PairCounts.zero(schema, len(folds))
-    for number, fold in enumerate(folds):
-        part = PairCounts.load_total(path, without=set(range(n_folds)) - {fold})
-        if kept is not None:
-            part = narrow_counts(part, kept)
-        loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
-    return loaded, notes
-
-
-def _take_rows(
-    store: Store, dataset: Reference, folds: Sequence[int], schema: Schema, n_rows: int
-) -> IntArray:
-    """Codes of some samples of some folds, from blocks spread over the dataset."""
-    blocks = [b for b in list_dataset_blocks(store, dataset, folds) if b.n_rows]
-    taken = [np.empty((0, schema.n_variables), schema.code_dtype)]
-    wanted = np.unique(np.linspace(0, len(blocks) - 1, min(_BLOCKS, len(blocks))).astype(np.int64))
-    # a few blocks may be small: the others give more
-    sizes = [blocks[place].n_rows for place in wanted]
-    share = n_rows if sum(sizes) <= n_rows else n_rows // len(sizes)
-    for place in wanted:
-        taken.append(read_block(blocks[place]).to_codes(schema.offsets)[:share])
-    return np.concatenate(taken)
-
-
-def _publish_curves(entry: Entry) -> None:
-    """Show both curves in Prefect."""
+def _publish_comparisons(entry: Entry) -> None:
+    """Show what was compared in Prefect."""
     if TaskRunContext.get() is not None:
-        drawn = draw_curves(entry.summary["curves"])
-        create_markdown_artifact(key="pmf-rank-curve", markdown=drawn, description="rank")
+        comparisons = map(Comparison.from_json, entry.summary["comparisons"])
+        create_markdown_artifact(
+            key="pmf-rank-curve", markdown=draw_markdown(comparisons), description="rank"
+        )

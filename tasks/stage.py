@@ -1,11 +1,10 @@
-"""What every stage shares: one Prefect task each, its store, its workers, its report."""
+"""Parts that all stages share: the Prefect task, the store, workers, and the artefact shown in Prefect."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,7 +15,7 @@ from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError
-from pmflib.running.parallel import Client, find_memory_limit, open_client, start_workers
+from pmflib.running.clients import Client, find_memory_limit, open_client, start_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
@@ -25,7 +24,7 @@ R = TypeVar("R")
 
 
 def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
-    """Whether a failed stage may work when tried again: not if a person must mend data or options first."""
+    """Whether a failed stage may succeed when it runs again: not where a user must first change data or options."""
     try:
         state.result()
     except PmfError:
@@ -33,7 +32,7 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
     except OSError:
         return True
     except Exception as error:
-        # lost schedulers and workers have no common base but the package they come from
+        # errors of lost schedulers and workers have no common base class, only a common package
         return type(error).__module__.startswith("distributed")
     return False
 
@@ -49,45 +48,6 @@ def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
         retry_delay_seconds=[2, 10],
         retry_condition_fn=is_worth_a_retry,
     )
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a stage is.
-
-    Parameters
-    ----------
-    stage
-        Name of the stage.
-    done, total
-        Units of work; total is 0 where it is not known.
-    text
-        What a person wants to see: rows, log-likelihood.
-    """
-
-    stage: str
-    done: int
-    total: int
-    text: str = ""
-
-
-_listeners: list[Callable[[Progress], None]] = []
-
-
-@contextmanager
-def listen(listener: Callable[[Progress], None]) -> Iterator[None]:
-    """Have every stage of this process report its progress to a function."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
-
-
-def report(name: str, done: int, total: int, text: str = "") -> None:
-    """Tell the listeners how far a stage is."""
-    for listener in _listeners:
-        listener(Progress(name, done, total, text))
 
 
 def open_store(config: PipelineConfig) -> Store:
@@ -111,19 +71,12 @@ def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client,
         )
 
 
-def publish_facts(entry: Entry, seconds: float) -> None:
-    """Show a stage's artefact in Prefect: what it is, what it was made from, its summary."""
-    if TaskRunContext.get() is None:
-        return
-    facts: dict[str, Any] = {"digest": entry.reference.digest[:24], "seconds": round(seconds, 2)}
-    rows = [{"what": key, "value": _short(value)} for key, value in (facts | entry.summary).items()]
-    rows += [
-        {"what": f"input {role}", "value": r.digest[:24]}
-        for role, r in list(entry.inputs.items())[:20]
-    ]
-    create_table_artifact(
-        key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
-    )
+def publish_entry(build: Callable[[], Entry]) -> Entry:
+    """Build the artefact of a stage, and show it in Prefect with the time that it took."""
+    started = time.monotonic()
+    entry = build()
+    _show_facts(entry, time.monotonic() - started)
+    return entry
 
 
 def build_artefact(
@@ -135,14 +88,30 @@ def build_artefact(
     version: int,
     write: Callable[[Path, Path], Mapping[str, Any]],
 ) -> Entry:
-    """Build the artefact of a stage as `Store.build` does, and show it in Prefect with the time that it took."""
-    started = time.monotonic()
-    entry = store.build(kind, inputs=inputs, options=options, version=version, write=write)
-    publish_facts(entry, time.monotonic() - started)
-    return entry
+    """Build the artefact of a stage as `Store.build` does, and show it in Prefect."""
+    return publish_entry(
+        lambda: store.build(kind, inputs=inputs, options=options, version=version, write=write)
+    )
 
 
-def _short(value: Any) -> str:
+def _show_facts(entry: Entry, seconds: float) -> None:
+    """Publish a table in Prefect: digest, time, summary and inputs of an artefact."""
+    if TaskRunContext.get() is None:
+        return
+    facts: dict[str, Any] = {"digest": entry.reference.digest[:24], "seconds": round(seconds, 2)}
+    rows = [
+        {"what": key, "value": _abridge(value)} for key, value in (facts | entry.summary).items()
+    ]
+    rows += [
+        {"what": f"input {role}", "value": reference.digest[:24]}
+        for role, reference in list(entry.inputs.items())[:20]
+    ]
+    create_table_artifact(
+        key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
+    )
+
+
+def _abridge(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_short(item)}" for key, item in list(value.items())[:12])
+        return ", ".join(f"{key}: {_abridge(item)}" for key, item in list(value.items())[:12])
     return f"{value:.6g}" if isinstance(value, float) else str(value)[:200]

@@ -15,7 +15,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def thread_client():
     from pmflib.config import ClusterConfig
-    from pmflib.running.parallel import open_client, start_workers
+    from pmflib.running.clients import open_client, start_workers
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
         yield client

@@ -4,7 +4,7 @@ import numpy as np
 
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import SAMPLES, read_partitions
+from pmflib.store.dataset import list_partitions
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 from tasks.count import count
 from tasks.fit import fit
@@ -51,8 +51,7 @@ def read_dataset(config, dataset):
     """Codes of all samples, in the order of partitions, and their identifiers."""
     store = Store(config.resolve(config.store.path))
     codes, names = [], []
-    for part in read_partitions(store, dataset):
-        path = store.locate(part) / SAMPLES
+    for path in list_partitions(store, dataset):
         offsets = make_offsets(config)
         codes += [read_block(block).to_codes(offsets) for block in list_blocks(path)]
         names += read_origins(path)[1]

@@ -26,9 +26,10 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.em import peers
+from pmflib.arrays import Parameters
 from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock
 from pmflib.em.duplicates import merge_duplicates
-from pmflib.em.loop import EMState, run_em
+from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.row_lists import iterate_lists
 from pmflib.em.row_tables import RowTables, allocate, choose_panels
 from pmflib.em.statistics import (
@@ -346,14 +347,14 @@ def run_acceleration(report: Report, n_starts: int) -> None:
         block = merge_duplicates(DenseBlock(codes))
 
         def evaluate(
-            prior: np.ndarray, factors: np.ndarray, block: Block = block, offsets: Any = offsets
+            model: Parameters, block: Block = block, offsets: Any = offsets
         ) -> EMStatistics:
-            return em_statistics(block, offsets, *take_logs(prior, factors))
+            return em_statistics(block, offsets, *take_logs(*model))
 
         for seed in range(n_starts):
             losses = []
             for accelerate in (False, True):
-                state = run_em(
+                state = run_joint_pmf_em(
                     evaluate,
                     EMState(*draw_start(offsets, rank, seed)),
                     offsets,

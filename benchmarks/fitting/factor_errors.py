@@ -24,18 +24,16 @@ import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 import pmflib as pmf
 from benchmarks.published import REFERENCE, read_published
 from pmflib.counting.triple_counts import TripleCounts
-from pmflib.fitting.from_pairs import Method
 from pmflib.fitting.from_triples import Loss
 from pmflib.model.metrics import factor_mse, published_factor_mse, relative_error
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 N_LEVELS = 10
 PUBLISHED_NAMES = {
@@ -145,7 +143,7 @@ def fit_method(method: str, trial: Trial, seed: int) -> pmf.JointPMF:
         loss: Loss = "squares" if start == "ctd" else "kl"
         model = pmf.fit_triples(trial.triples, rank, loss=loss, rng=seed).model
     else:
-        model = pmf.fit(trial.counts, rank, method=cast(Method, start), rng=seed).model
+        model = pmf.fit(trial.counts, rank, method=start, rng=seed).model
     if not refined:
         return model
     return pmf.fit_em(

@@ -2,7 +2,7 @@
 
     python -m benchmarks.fitting.solver_times --trials 3
 
-prints CPU seconds, medians over the trials, in turn on the same marginals: CNMF-SPA (below 5 ms wanted), CNMF-OPT by
+prints CPU seconds, medians over the trials, all on the same marginals: CNMF-SPA (below 5 ms wanted), CNMF-OPT by
 closed-form updates until it has converged (below 1 s), and by the published exponentiated gradient with Armijo's rule,
 compiled, from the same start: 200 and 50 inner steps, 200 sweeps or a relative change of 1e-6 (20 times slower at
 least). Divergences are the mean over the pairs, nats.
@@ -23,7 +23,7 @@ import pmflib as pmf
 from pmflib.model.sampling import sample_codes
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.spa import fit_spa
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 N_VARIABLES, N_LEVELS, RANK, N_SAMPLES, OBSERVED = 15, 10, 10, 100_000, 0.5
 FLOOR = 1e-6
@@ -147,14 +147,14 @@ def draw_marginals(seed: int) -> pmf.Marginals:
 
 
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds, and what came of it."""
+    """Return CPU seconds, and the result."""
     began = time.process_time()
     done = work()
     return time.process_time() - began, done
 
 
 def main() -> None:
-    """Time the three in turn."""
+    """Time the three, one after another."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -47,7 +47,7 @@ RANKS = (2, 4, 8, 16, 32)
 PSEUDO_COUNTS = (0.1, 0.5, 2.0, 6.0)
 PASSES = (4, 12, 25)
 COMMON = (0.25, 0.5, 0.75)
-ENLARGEMENTS = (1.0, 1.25)
+INFLATIONS = (1.0, 1.25)
 LEAST_EIGENVALUE = 0.02
 BEST = 5
 
@@ -211,7 +211,7 @@ def predict_linearly(model: pmf.JointPMF, train: np.ndarray) -> list[Guess]:
     correlation = scale * covariance / np.outer(deviations, deviations)
     common = correlation.sum() / (mean.size * (mean.size - 1))
     guesses = []
-    for share, enlargement in product(COMMON, ENLARGEMENTS):
+    for share, enlargement in product(COMMON, INFLATIONS):
         repaired = enlargement * ((1 - share) * correlation + share * common)
         np.fill_diagonal(repaired, 1)
         if np.linalg.eigvalsh(repaired)[0] > LEAST_EIGENVALUE:

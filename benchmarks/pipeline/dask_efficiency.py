@@ -35,13 +35,15 @@ from benchmarks.pipeline.scaling import (
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.em.block_groups import Group, count_group, load_group, merge_tables, run_e_step
+from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
-from pmflib.running.memory_plan import COUNTING, group_blocks
-from pmflib.running.parallel import keep_loaded, open_client, start_blocks, start_workers
+from pmflib.em.stored import evaluate_group, load_group
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, start_blocks
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockReference, choose_block_rows
-from pmflib.synthetic.datasets import planted_factors
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
+from pmflib.synthetic.planted_models import planted_factors
 
 FOLDS_AHEAD = 4
 """Folds under way at a time, as in the stage that counts."""
@@ -49,7 +51,7 @@ SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "counting": (count_group, merge_tables, (SCHEMA.offsets,)),
-    "EM": (run_e_step, merge_each, (SCHEMA.offsets, [MODEL])),
+    "EM": (evaluate_group, merge_each, (SCHEMA.offsets, [MODEL])),
 }
 """Function, merge and what all groups share."""
 TARGETS = {"threads": (0.004, 0.92, 64), "processes": (0.1, 0.80, 8)}
@@ -105,7 +107,7 @@ def compare(
     title: str,
     name: str,
     client: object,
-    mine: Sequence[Sequence[Group]],
+    mine: Sequence[Sequence[BlockGroup]],
     theirs: Sequence[Sequence[object]],
     target: float,
     rounds: int,
@@ -183,7 +185,7 @@ def compare_planned(
     title = f"{kind}, {sum(block.n_rows for block in blocks):,} rows as planned,"
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
-        groups = [group_blocks(mine, COUNTING) for mine in folds]
+        groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
         compare(title, name, client, groups, groups, 0, rounds)
     else:
         planned = group_blocks(blocks)

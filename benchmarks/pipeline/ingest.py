@@ -21,7 +21,8 @@ import numpy as np
 from pmflib.config import make_source
 from pmflib.config.draft import draft_config
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.datasets import planted_factors, write_rating_log
+from pmflib.synthetic.datasets import write_rating_log
+from pmflib.synthetic.planted_models import planted_factors
 from pmflib.synthetic.raw_logs import Format
 
 N_ITEMS = 1000

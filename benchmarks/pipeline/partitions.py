@@ -17,8 +17,9 @@ from collections.abc import Sequence
 import psutil
 
 from pmflib.config import ClusterConfig
-from pmflib.running.memory_plan import FAN_IN, group_blocks
-from pmflib.running.parallel import open_client, run_blocks, start_workers
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.grouping import group_blocks
+from pmflib.running.maps import FAN_IN, run_blocks
 from pmflib.store.sample_blocks import BlockReference
 
 CELLS = 1000

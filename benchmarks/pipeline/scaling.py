@@ -29,14 +29,16 @@ import numpy as np
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.em.block_groups import count_group, merge_tables, run_e_step
+from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
+from pmflib.em.stored import evaluate_group
 from pmflib.model.sampling import sample_codes
-from pmflib.running.memory_plan import COUNTING, group_blocks
-from pmflib.running.parallel import open_client, run_blocks, start_workers
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockReference, SampleWriter, list_blocks
-from pmflib.synthetic.datasets import planted_factors
+from pmflib.synthetic.planted_models import planted_factors
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 N_FOLDS = 16
@@ -100,7 +102,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
             n_counted = 0
             for part in parts:
                 if part:
-                    fold = group_blocks(part, COUNTING)
+                    fold = group_blocks(part, COUNTING_COARSENESS)
                     table = run_blocks(client, count_group, fold, merge_tables, offsets)
                     n_counted += int(np.trace(table))
             return n_counted
@@ -108,7 +110,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
         def make_passes(items: list[list[BlockReference]], n: int) -> None:
             # the M-step is a division of two small tables
             for _ in range(n):
-                run_blocks(client, run_e_step, items, merge_each, offsets, [model])
+                run_blocks(client, evaluate_group, items, merge_each, offsets, [model])
 
         count([blocks[:1]])
         make_passes([blocks[:1]], 1)

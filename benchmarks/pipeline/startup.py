@@ -21,7 +21,7 @@ IMPORTS = [
     "pmflib",
     "numba",
     "pmflib.kernels.planes",
-    "pmflib.running.parallel",
+    "pmflib.running.maps",
     "tasks.count",
     "flows.cli",
 ]
@@ -67,7 +67,7 @@ CALLS = {
         "np.zeros(1, np.uint8))",
     ),
     "sampling": (
-        "from pmflib.synthetic.datasets import planted_factors; from pmflib.model.sampling import sample_codes;"
+        "from pmflib.synthetic.planted_models import planted_factors; from pmflib.model.sampling import sample_codes;"
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
@@ -76,7 +76,7 @@ CALLS = {
         "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
     ),
     "EM pass": (
-        "from pmflib.synthetic.datasets import planted_factors;"
+        "from pmflib.synthetic.planted_models import planted_factors;"
         "from pmflib.em.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",
         "em_statistics(block, offsets, *take_logs(*model))",

@@ -21,8 +21,9 @@ import pmflib as pmf
 from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.model.sampling import sample_codes
-from pmflib.ranks.selection import RankChoice, select_rank
-from pmflib.synthetic.datasets import published_factors
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.choice import RankChoice
+from pmflib.synthetic.planted_models import published_factors
 
 SHAPES = ((15, 10), (30, 5))
 RANKS = range(2, 21)

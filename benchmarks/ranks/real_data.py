@@ -24,9 +24,10 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
 from pmflib.errors import ConvergenceWarning
-from pmflib.ranks.rows import RowChoice, RowScore, select_rank_by_rows
-from pmflib.ranks.search import RankScore
-from pmflib.ranks.selection import RankChoice, select_rank
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.by_samples import select_rank_by_samples
+from pmflib.ranks.choice import RankChoice
+from pmflib.selection.comparison import ScoredCandidate
 
 # columns of more distinct texts are no questions
 MOST_LEVELS = 20
@@ -77,26 +78,31 @@ def select_by_pairs(name: str, codes: np.ndarray, sizes: list[int]) -> RankChoic
     print(
         f"\n{name}: rank {choice.rank}, {spent:.1f} s; {'; '.join((choice.reason, *choice.notes))}"
     )
-    for point in (*choice.curve, *choice.other_pseudo_counts):
-        print(
-            f"  rank {point.rank:3d} pseudo-count {point.pseudo_count:4g}: {point.score:.6f}, "
-            f"{point.below_best:9.2g} below the best, error {point.error:.2g}"
-        )
+    for comparison in choice.comparisons:
+        print_scores(comparison.points, digits=6)
     return choice
 
 
-def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
+def print_scores(points: Sequence[ScoredCandidate], digits: int) -> None:
+    """Print a line for each candidate."""
+    for point in points:
+        print(
+            f"  rank {point.settings['rank']:3d} pseudo-count {point.settings['pseudo_count']:4g}: "
+            f"{point.score:.{digits}f}, {point.below_best:9.2g} below the best, error {point.error:.2g}"
+        )
+
+
+def select_by_samples(folder: Path) -> tuple[RankChoice, RankChoice]:
     """Print both choices, by pairs and by samples, and the test score of the model the pipeline would fit."""
     codes, validation, test = (read_binary(folder, part) for part in ("train", "valid", "test"))
     sizes = [2] * codes.shape[1]
     by_pairs = select_by_pairs(folder.name, codes, sizes)
     counts = pmf.count_pairs(codes, sizes)
     started = time.process_time()
-    choice = select_rank_by_rows(codes, validation, counts, first=by_pairs.rank)
+    choice = select_rank_by_samples(codes, validation, counts, first=by_pairs.rank)
     spent = time.process_time() - started
-    print(f"  by samples: rank {choice.rank}, pseudo_count {choice.pseudo_count:g}, {spent:.1f} s")
-    for point in choice.curve:
-        print(f"  rank {point.rank:3d} pseudo_count {point.pseudo_count:4g}: {point.score:.4f}")
+    print(f"  by samples: rank {choice.rank}, pseudo-count {choice.pseudo_count:g}, {spent:.1f} s")
+    print_scores(choice.curve, digits=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = pmf.fit_em(codes, rank=choice.rank, schema=counts.schema, validation=validation)
@@ -106,30 +112,33 @@ def select_by_rows(folder: Path) -> tuple[RankChoice, RowChoice]:
 
 def make_pairs_panel(name: str, choice: RankChoice) -> Panel:
     """The curve by pairs."""
-    curve = make_curve(f"pseudo-count {choice.curve[0].pseudo_count:g}", choice.curve)
+    curve = make_curve(f"pseudo-count {choice.curve[0].settings['pseudo_count']:g}", choice.curve)
     return make_panel(f"{name}, by pairs", "pair", choice, [curve])
 
 
-def make_rows_panel(name: str, choice: RowChoice) -> Panel:
-    """The curve by samples for each pseudo_count."""
+def make_samples_panel(name: str, choice: RankChoice) -> Panel:
+    """The curve by samples for each pseudo-count."""
+    by_pseudo_count: dict[float, list[ScoredCandidate]] = {}
+    for point in choice.curve:
+        by_pseudo_count.setdefault(float(point.settings["pseudo_count"]), []).append(point)
     curves = [
-        make_curve(f"pseudo_count {each:g}", [p for p in choice.curve if p.pseudo_count == each])
-        for each in sorted({point.pseudo_count for point in choice.curve})
+        make_curve(f"pseudo-count {each:g}", by_pseudo_count[each])
+        for each in sorted(by_pseudo_count)
     ]
     return make_panel(f"{name}, by samples", "sample", choice, curves)
 
 
-def make_curve(label: str, points: Sequence[RankScore] | Sequence[RowScore]) -> Curve:
+def make_curve(label: str, points: Sequence[ScoredCandidate]) -> Curve:
     """Scores less the best score: differences are far below the scores, and the errors are theirs."""
     return Curve(
         label,
-        [point.rank for point in points],
+        [int(point.settings["rank"]) for point in points],
         [-point.below_best for point in points],
-        [point.error for point in points],
+        [point.error or 0.0 for point in points],
     )
 
 
-def make_panel(title: str, unit: str, choice: RankChoice | RowChoice, curves: list[Curve]) -> Panel:
+def make_panel(title: str, unit: str, choice: RankChoice, curves: list[Curve]) -> Panel:
     """The curves of a choice, under an axis that says what the best score is."""
     best = max(point.score for point in choice.curve)
     y_name = f"score less the best, {best:.6g} nats per {unit}"
@@ -150,8 +159,8 @@ def main() -> None:
         if name in readers:
             panels.append(make_pairs_panel(name, select_by_pairs(name, *readers[name](folder))))
         else:
-            by_pairs, by_rows = select_by_rows(folder)
-            panels += [make_pairs_panel(name, by_pairs), make_rows_panel(name, by_rows)]
+            by_pairs, by_samples = select_by_samples(folder)
+            panels += [make_pairs_panel(name, by_pairs), make_samples_panel(name, by_samples)]
     if options.plot:
         draw_panels(panels, options.plot)
 

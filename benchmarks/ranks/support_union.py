@@ -4,7 +4,7 @@
     python -m benchmarks.ranks.support_union --swimmer ../shared/data/swimmer
 
 The first prints, for 20 and 50 rows of true rank 10 and by the number of columns, the mean and
-standard deviation of the published estimate (group lasso on the fourth-order moment, strength 10), in how
+standard deviation of the published estimate (group lasso on the fourth-order moment, penalty 10), in how
 many trials it is exact, and the same for conic generators of the covariance. The second prints what the
 published moment of the swimmer is, the regularisation path of its distinct pixels under random weights, and
 its conic generators; with --interior also the published path as a general interior-point solver (cvxpy)
@@ -26,7 +26,7 @@ from pmflib.support_union.conic import order_generators
 from pmflib.support_union.group_lasso import fit_row_support, trace_supports
 
 RANK = 10
-STRENGTH = 10.0
+PENALTY = 10.0
 # rows, and the weight of the mixtures: such that it is provably small enough
 SETTINGS = ((20, 0.1), (50, 0.02))
 COLUMNS = (100, 300, 1000, 3000, 6000, 10_000)
@@ -51,11 +51,11 @@ def run_synthetic(trials: int) -> list[Panel]:
             spent = dict.fromkeys(found, 0.0)
             for trial in range(trials):
                 moments = ColumnMoments.of_columns(draw_columns(n_rows, n_columns, spread, trial))
-                begun = time.process_time()
-                found["lasso"].append(fit_row_support(moments.to_cumulant_moment(), STRENGTH).rank)
+                before = time.process_time()
+                found["lasso"].append(fit_row_support(moments.to_cumulant_moment(), PENALTY).rank)
                 middle = time.process_time()
                 found["conic"].append(order_generators(moments.to_covariance()).rank)
-                spent["lasso"] += middle - begun
+                spent["lasso"] += middle - before
                 spent["conic"] += time.process_time() - middle
             parts = [
                 f"{np.mean(ranks):5.2f} +- {np.std(ranks):.2f}, {ranks.count(RANK)} of {trials}, "
@@ -83,10 +83,10 @@ def run_swimmer(folder: Path) -> Panel:
     distinct = np.unique(pixels[pixels.any(axis=1)], axis=0)
     weights = np.random.default_rng(0).random(len(distinct))
     moment = ColumnMoments.of_columns(distinct, weights=weights).to_cumulant_moment()
-    print(f"{len(distinct)} distinct pixels, random weights: strength, rows in use, relative error")
+    print(f"{len(distinct)} distinct pixels, random weights: penalty, rows in use, relative error")
     path = list(trace_supports(moment, [10.0**power for power in range(-10, -1)]))
     for found in path:
-        print(f"  {found.strength:7.0e} {found.rank:3d} {found.error:8.4f}")
+        print(f"  {found.penalty:7.0e} {found.rank:3d} {found.error:8.4f}")
     for name, gram in (
         ("all pixels", ColumnMoments.of_columns(pixels).to_gram()),
         ("distinct pixels", ColumnMoments.of_columns(distinct).to_gram()),
@@ -94,7 +94,7 @@ def run_swimmer(folder: Path) -> Panel:
         order = order_generators(gram)
         print(f"conic generators, {name}: {order.rank}, costs rise {order.rise:.3g} times")
     title = f"{len(distinct)} distinct pixels, random weights"
-    return make_path_panel(title, [(found.strength, found.rank) for found in path])
+    return make_path_panel(title, [(found.penalty, found.rank) for found in path])
 
 
 def run_interior(folder: Path) -> Panel:
@@ -125,9 +125,9 @@ def run_interior(folder: Path) -> Panel:
 
 
 def make_path_panel(title: str, path: list[tuple[float, int]]) -> Panel:
-    """Rows in use by the strength of the penalty; nothing is repeated, so that there are no bars."""
-    strengths, ranks = zip(*path, strict=True)
-    return Panel(title, "strength", "rows in use", [Curve("group lasso", strengths, ranks)])
+    """Rows in use by the penalty; nothing is repeated, so that there are no bars."""
+    penalties, ranks = zip(*path, strict=True)
+    return Panel(title, "penalty", "rows in use", [Curve("group lasso", penalties, ranks)])
 
 
 def read_pixels(folder: Path) -> np.ndarray:
@@ -137,7 +137,7 @@ def read_pixels(folder: Path) -> np.ndarray:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the experiment that the options name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--swimmer", type=Path, help="folder of swimmer_clean.txt.gz")

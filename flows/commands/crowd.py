@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.commands.drafting import relate
+from flows.commands.infer import relate
 from flows.console import AsJson, orchestrated, out, print_json
 from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
+from pmflib.methods import CROWD_METHODS, select_methods
 
 OPTIONS = {
     "source.path": "PATH",
@@ -62,8 +63,8 @@ def crowd(
     method: Annotated[
         str | None,
         typer.Option(
-            help="auto, balanced, one_coin, dawid_skene or mv_em pass over the tasks; robust, equal_weights, "
-            "designated, one_pair, symnmf, multispa or cnmf begin with pairs of workers.",
+            help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
+            f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
             show_default="auto",
         ),
     ] = None,

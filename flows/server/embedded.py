@@ -16,8 +16,11 @@ from pmflib.errors import StoreError
 from pmflib.store.artefacts import refuse_unwritable
 
 START_SECONDS = 120.0
+"""Longest wait for the server to answer, seconds."""
 DRAIN_SECONDS = 15.0
+"""Longest wait at the end for the server to store the history of the run, seconds."""
 STOP_SECONDS = 5.0
+"""Longest wait for the server to end by itself before it is killed, seconds."""
 
 _LAUNCH = "import sys; sys.path.append(sys.argv[1]); from flows.server.process import main; main()"
 
@@ -76,13 +79,13 @@ class PrefectApi:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         if self._process is None:
             return
-        if kind is not None and kind.__name__ == "PrefectHTTPStatusError":
+        if error_type is not None and error_type.__name__ == "PrefectHTTPStatusError":
             self.stop()
             raise StoreError(
                 f"home={str(self.home)!r}: the Prefect server could not record the run "
@@ -124,7 +127,7 @@ class PrefectApi:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C in the terminal must reach the flow, not the server that is to record it.
+                # Ctrl-C in the terminal is for the flow, not for the server that is to record it.
                 start_new_session=True,
             )
         self._undo.enter_context(_environment(_client_environment(self.home)))
@@ -170,12 +173,12 @@ def prefect_api(home: Path) -> PrefectApi:
 
 
 def is_server_configured() -> bool:
-    """Tell whether Prefect is configured to use a server.
+    """Whether Prefect is configured to use a server.
 
     Notes
     -----
-    Importing Prefect to ask it costs a second, in which a server could start: it is asked only
-    where one of its files, or a chosen profile, could say so.
+    To import Prefect for its settings takes a second, in which a server could start: this is done
+    only where one of its files, or a chosen profile, could configure a server.
     """
     may_be = "PREFECT_API_URL" in os.environ or "prefect" in sys.modules or _has_prefect_files()
     return may_be and bool(_configured_url())
@@ -253,7 +256,7 @@ def _embedded_settings(url: str) -> Iterator[None]:
     )
 
     # The URL again: settings that a caller overrode in this context would hide the environment.
-    # Heartbeats: nobody watches for them, and their thread delays each flow's end by a second.
+    # Heartbeats: nothing reads them, and their thread delays each flow's end by a second.
     with temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 GRACE_SECONDS = 4.0
+"""Time for the server to end after its parent, seconds; then its process exits."""
 
 
 def main() -> None:
@@ -51,13 +52,13 @@ def main() -> None:
 
 
 def _lock_first() -> "AioSqliteConfiguration":
-    """Return a configuration in which each transaction locks the SQLite file when it begins.
+    """Return a configuration in which each transaction locks the SQLite file when it starts.
 
     Notes
     -----
     Prefect's own locks it at the first write. If another transaction has written in between, be it
-    by this server or by a second one, SQLite refuses at once instead of waiting its turn. The
-    client is told to come back, and each time waits for two seconds or more.
+    by this server or by a second one, SQLite refuses at once instead of waiting. The
+    client must then try again, each time after two seconds or more.
     """
     from prefect.server.database.configurations import AioSqliteConfiguration
     from prefect.settings import get_current_settings
@@ -101,7 +102,7 @@ def build_database(path: Path) -> None:
     Notes
     -----
     Prefect would do so itself when its server starts, statement by statement through an
-    asynchronous driver, which takes two to three times as long. It still looks for pending
+    asynchronous driver, which takes two to three times as long. It still checks for pending
     migrations at every start, so that a file made here, or by an earlier version, is brought up to
     date if need be. The file appears whole or not at all, and the first of several processes wins.
     """

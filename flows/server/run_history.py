@@ -1,4 +1,4 @@
-"""Waiting until a Prefect server has stored all that this process told it about its runs."""
+"""Waiting until a Prefect server has stored everything that this process sent it about its runs."""
 
 import logging
 import time
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from prefect.events import Event
     from prefect.events.filters import EventFilter
 
-# The largest pages that the API gives.
 TASK_RUN_PAGE = 200
 EVENT_PAGE = 50
+"""Entries of the largest pages that the API gives."""
 POLL_SECONDS = 0.05
+"""Time between two requests to the server, seconds."""
 
 
 def wait_until_stored(since: datetime, timeout: float) -> bool:
@@ -25,7 +26,7 @@ def wait_until_stored(since: datetime, timeout: float) -> bool:
     Parameters
     ----------
     since
-        Time of the first event to look at, with a time zone.
+        Time of the first event to check, with a time zone.
     timeout
         Longest wait, in seconds.
 
@@ -37,8 +38,8 @@ def wait_until_stored(since: datetime, timeout: float) -> bool:
     -----
     Prefect sends the states of task runs as events: through a queue in this process, a socket, and
     two queues in the server, one for the table of events and one for that of task runs. All keep
-    the order. So an event of our own, sent last, tells when the table of events is complete, and
-    that table then tells what the table of task runs must come to hold.
+    the order. So the table of events is complete when it holds an event of our own, sent last, and
+    it then lists what the table of task runs must contain.
     """
     from prefect import get_client
 

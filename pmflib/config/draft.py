@@ -29,7 +29,7 @@ def draft_config(
     rank
         Number of latent states, or "auto".
     notes
-        What the reviewer should look at, as comments.
+        What the reviewer should check, as comments.
     crowd
         How labels are found, where that is what the pipeline is for.
     seed

@@ -6,20 +6,56 @@ import difflib
 import hashlib
 import json
 import re
+import textwrap
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from pmflib.errors import ConfigError
+from pmflib.methods import (
+    CROWD_METHODS,
+    MEMBER_START_METHODS,
+    PAIR_METHODS,
+    describe_methods,
+    find_method,
+    list_pipeline_methods,
+)
 from pmflib.schema.variable import DEFAULT_MISSING
 
 C = TypeVar("C", bound=BaseModel)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Put every option with its default and its description into the docstring."""
+        options = []
+        for name, field in cls.model_fields.items():
+            default = "required" if field.is_required() else f"default {field.default!r}"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, _Section):
+                default = f"a section: see {field.annotation.__name__}"
+            if get_origin(field.annotation) is Literal:
+                default = f"one of {', '.join(map(repr, get_args(field.annotation)))}; {default}"
+            options.append(f"{field.alias or name} ({default})")
+            for line in (field.description or "").splitlines():
+                options += textwrap.wrap(
+                    line, 110, initial_indent=4 * " ", subsequent_indent=6 * " "
+                )
+        cls.__doc__ = "\n".join([cls.__doc__ or "", "", "Options", "-------", *options])
 
 
 class SourceConfig(_Section):
@@ -95,9 +131,14 @@ class ModelConfig(_Section):
 
     rank: Annotated[int, Field(ge=1)] | Literal["auto"]
     """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
-    method: Literal["auto", "spa", "opt", "mirror", "symnmf", "pairs", "random"] = "auto"
-    """Start of EM, as `pmflib.fit` knows it: auto compares several on held-out training folds; for the members of an
-    average it is pairs or random."""
+    method: Annotated[
+        str,
+        AfterValidator(lambda name: find_method(PAIR_METHODS, name).name),
+        Field(
+            description="Start of EM, as `pmflib.fit` knows it. The members of an average need one of "
+            f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}"
+        ),
+    ] = "auto"
 
     @property
     def settled_rank(self) -> int:
@@ -147,35 +188,27 @@ class EvaluateConfig(_Section):
 
 
 class CrowdConfig(_Section):
-    """True labels of tasks that many workers have answered: `pmf crowd`."""
+    """True labels of tasks that many workers have labelled: `pmf crowd`."""
 
-    method: Literal[
-        "auto",
-        "balanced",
-        "one_coin",
-        "dawid_skene",
-        "mv_em",
-        "robust",
-        "equal_weights",
-        "designated",
-        "one_pair",
-        "symnmf",
-        "multispa",
-        "cnmf",
+    method: Annotated[
+        str,
+        AfterValidator(lambda name: find_method(list_pipeline_methods(), name).name),
+        Field(
+            description="As `pmflib.crowd.aggregate` knows it.\n"
+            + describe_methods(list_pipeline_methods())
+        ),
     ] = "auto"
-    """As `pmflib.crowd.aggregate` knows it: the first five pass over the tasks, the others begin with co-occurrences of
-    the workers' answers."""
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = 1e-4
-    """Stop when a pass moves less than this share of the answers between classes."""
+    """Stop when a pass moves less than this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """Labels that there are; by default all that were given."""
+    """Labels that may be given; by default all that were given."""
 
     @property
     def begins_with_pairs(self) -> bool:
         """Whether the method is one of co-occurrences."""
-        return self.method not in ("auto", "balanced", "one_coin", "dawid_skene", "mv_em")
+        return CROWD_METHODS[self.method].family == "pairs"
 
     @model_validator(mode="after")
     def _check_em(self) -> CrowdConfig:
@@ -214,6 +247,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
 
@@ -237,9 +271,10 @@ class PipelineConfig(_Section):
 
     @model_validator(mode="after")
     def _check_members(self) -> PipelineConfig:
-        if self.em.members > 1 and self.model.method not in ("auto", "pairs", "random"):
+        known = ("auto", *MEMBER_START_METHODS)
+        if self.em.members > 1 and self.model.method not in known:
             raise ValueError(
-                f"em.members = {self.em.members} needs starts that differ: model.method = 'auto', 'pairs' or 'random'"
+                f"em.members = {self.em.members} needs starts that differ: give model.method as one of {known}"
             )
         if self.em.distil and self.em.members == 1:
             raise ValueError(f"em.distil = {self.em.distil} needs an average: em.members above 1")
@@ -260,6 +295,12 @@ class PipelineConfig(_Section):
     def resolve(self, path: str) -> str:
         """Path as seen from the configuration file; URLs and absolute paths stay as they are."""
         return path if "://" in path else str(Path(self.base) / path)
+
+    @property
+    def source_paths(self) -> tuple[str, ...]:
+        """Paths of the raw files as seen from the configuration file."""
+        paths = self.source.path
+        return tuple(map(self.resolve, (paths,) if isinstance(paths, str) else paths))
 
 
 def load_config(path: str | Path) -> PipelineConfig:
@@ -333,7 +374,7 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
     messages: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for problem in error.errors():
-        # below the option stand the names of alternative types: one mistake, one line
+        # below the option are the names of alternative types: one mistake, one line
         where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
         messages.setdefault(where, []).append(
             _word(problem["type"], problem["msg"], where, section)
@@ -346,11 +387,11 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
     ]
 
 
-def _word(kind: str, message: str, where: str, section: type[BaseModel]) -> str:
+def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:
     """Say what is wrong with an option, and what it could have been."""
-    if kind == "missing":
+    if problem == "missing":
         return "is required"
-    if kind != "extra_forbidden":
+    if problem != "extra_forbidden":
         return message.removeprefix("Value error, ")
     *outer, name = where.split(".")
     fields = section.model_fields

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -99,14 +99,25 @@ class FoldedCounts:
         SchemaError
             If a fold is outside [0, n_folds), or named twice.
         """
-        wanted = list(folds)
-        if len(set(wanted)) < len(wanted):
-            raise SchemaError(
-                f"folds {wanted} has a fold twice; its samples would be counted twice"
-            )
-        if outside := [fold for fold in wanted if not 0 <= fold < self.n_folds]:
-            raise SchemaError(f"folds {outside} are outside [0, {self.n_folds})")
+        wanted = check_folds(folds, self.n_folds)
         return type(self)(self.schema, self.tables[wanted], self.n_rows[wanted])
+
+    def drop_folds(self, folds: Iterable[int]) -> Self:
+        """Counts of all folds but some.
+
+        Raises
+        ------
+        SchemaError
+            If a fold is outside [0, n_folds), or named twice.
+        """
+        dropped = set(check_folds(folds, self.n_folds))
+        return self.select_folds(fold for fold in range(self.n_folds) if fold not in dropped)
+
+    def count_levels(self) -> IntArray:
+        """Count the samples of all folds that hold each level: int64 of shape (n_levels,)."""
+        diagonal: Any = slice(None), *(np.arange(self.schema.n_levels),) * self.ORDER
+        total: IntArray = self.tables[diagonal].sum(axis=0)
+        return total
 
     def _check_same(self, other: Self) -> None:
         if self.schema.digest != other.schema.digest:
@@ -118,3 +129,22 @@ class FoldedCounts:
             raise SchemaError(
                 f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds"
             )
+
+
+def check_folds(folds: Iterable[int] | None, n_folds: int) -> list[int]:
+    """List the folds that are wanted, None being all; refuse a fold that is not there, or named twice."""
+    if folds is None:
+        return list(range(n_folds))
+    wanted = list(folds)
+    if len(set(wanted)) < len(wanted):
+        raise SchemaError(f"folds {wanted} has a fold twice; its samples would be counted twice")
+    if outside := [fold for fold in wanted if not 0 <= fold < n_folds]:
+        raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
+    return wanted
+
+
+def read_schema(cardinalities: IntArray | Sequence[int] | Schema) -> Schema:
+    """Schema of what is to be counted, given as such or as the number of levels of each variable."""
+    if isinstance(cardinalities, Schema):
+        return cardinalities
+    return Schema.from_cardinalities(cardinalities)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counting.pair_counts import PairCounts, sum_by_pair
+from pmflib.counting.folded import FoldedCounts
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import SchemaError
+from pmflib.level_blocks import normalise_blocks, spread_evenly, spread_pairs, sum_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +56,17 @@ class Marginals:
             raise SchemaError(f"min_support is {min_support}; give at least 1")
         offsets = counts.schema.offsets
         table = counts.to_dense()
-        support = sum_by_pair(table, offsets)
+        support = sum_pairs(table, offsets)
         observed = support >= min_support
         np.fill_diagonal(observed, False)
         keep = observed | np.eye(len(observed), dtype=bool)
         scale = np.where(keep & (support > 0), 1.0 / np.maximum(support, 1), 0.0)
-        sizes = np.diff(offsets)
-        pairs = table * np.repeat(np.repeat(scale, sizes, axis=0), sizes, axis=1)
-        return cls(pairs, support, observed, offsets)
+        return cls(table * spread_pairs(scale, offsets), support, observed, offsets)
 
 
-def estimate_singles(counts: PairCounts) -> FloatArray:
-    """`normalise_singles` of counts; their folds are added up."""
-    seen = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
-    return normalise_singles(seen, counts.schema.offsets)
+def estimate_singles(counts: FoldedCounts) -> FloatArray:
+    """`normalise_singles` of counts of pairs or triples; their folds are added up."""
+    return normalise_singles(counts.count_levels(), counts.schema.offsets)
 
 
 def normalise_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
@@ -84,6 +83,4 @@ def normalise_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
     -------
     float64 of shape (n_levels,), positive, sums to 1 over each variable; uniform where it was never observed.
     """
-    mass = seen + 0.5
-    singles: FloatArray = mass / np.repeat(np.add.reduceat(mass, offsets[:-1]), np.diff(offsets))
-    return singles
+    return normalise_blocks(seen + np.float64(0.5), offsets, spread_evenly(offsets))

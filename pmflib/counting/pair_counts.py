@@ -11,11 +11,12 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
-from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts
+from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
+from pmflib.level_blocks import sum_pairs
 from pmflib.schema import Schema
-from pmflib.store.arrays import (
+from pmflib.store.zarr_arrays import (
     add_arrays,
     check_kind,
     create_array,
@@ -81,31 +82,31 @@ class PairCounts(FoldedCounts):
         return cls(schema, arrays["counts"], n_rows)
 
     @classmethod
-    def load_total(cls, path: str | Path, *, without: Iterable[int] = ()) -> PairCounts:
-        """Read the sum over all folds but some, as counts of a single fold, in the memory of two tables.
+    def load_total(cls, path: str | Path, *, folds: Iterable[int] | None = None) -> PairCounts:
+        """Read the sum over folds, as counts of a single fold, in the memory of two tables.
 
         Parameters
         ----------
         path
             Where `save` wrote.
-        without
-            Folds to leave out: training counts = total - held-out folds.
+        folds
+            Folds to add up, such as those of training; None adds up all.
 
         Raises
         ------
         StoreError
             If the group is absent, damaged, or holds something else.
         SchemaError
-            If a fold to leave out is not there.
+            If a fold is not there, or named twice.
         """
         schema, n_rows = _read_header(Path(path))
-        folds = _leave_out(without, n_rows.size)
+        wanted = check_folds(folds, n_rows.size)
         total = cls.zero(schema, 1)
         with refuse_damage(Path(path)):
             group = open_group(Path(path))
-            for fold in folds:
+            for fold in wanted:
                 total.tables[0] += read_rows(group, "counts", fold, fold + 1)[0]
-        total.n_rows[0] = n_rows[folds].sum()
+        total.n_rows[0] = n_rows[wanted].sum()
         return total
 
 
@@ -161,7 +162,7 @@ class CountsWriter:
         self._counts[fold] = table
         self._samples[fold] = n_rows
         self._singles[fold] = table.diagonal()
-        self._support += sum_by_pair(table, self.schema.offsets)
+        self._support += sum_pairs(table, self.schema.offsets)
 
     def close(self) -> None:
         """Write what is asked for without the tables: samples and single counts of each fold, supports of the pairs.
@@ -177,15 +178,15 @@ class CountsWriter:
         add_arrays(self._group, arrays)
 
 
-def load_singles(path: str | Path, *, without: Iterable[int] = ()) -> IntArray:
+def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> IntArray:
     """Read how often each level occurs, without reading the tables of the pairs.
 
     Parameters
     ----------
     path
         Where `PairCounts.save` wrote.
-    without
-        Folds to leave out.
+    folds
+        Folds to add up; None adds up all.
 
     Returns
     -------
@@ -196,44 +197,39 @@ def load_singles(path: str | Path, *, without: Iterable[int] = ()) -> IntArray:
     StoreError
         If the group is absent, damaged, or holds something else.
     SchemaError
-        If a fold to leave out is not there.
+        If a fold is not there, or named twice.
     """
     check_kind(Path(path), KIND)
     by_fold = read_arrays(Path(path), ["singles"])[0]["singles"]
-    singles: IntArray = by_fold[_leave_out(without, len(by_fold))].sum(axis=0)
+    singles: IntArray = by_fold[check_folds(folds, len(by_fold))].sum(axis=0)
     return singles
 
 
-def _leave_out(without: Iterable[int], n_folds: int) -> list[int]:
-    left_out = set(without)
-    if outside := sorted(left_out - set(range(n_folds))):
-        raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
-    return [fold for fold in range(n_folds) if fold not in left_out]
+def load_shape(path: str | Path) -> tuple[Schema, int]:
+    """Read what was counted, without reading the counts.
+
+    Parameters
+    ----------
+    path
+        Where `PairCounts.save` wrote.
+
+    Returns
+    -------
+    The schema, and the number of folds.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    """
+    schema, n_rows = _read_header(Path(path))
+    return schema, n_rows.size
 
 
 def _read_header(path: Path) -> tuple[Schema, IntArray]:
     check_kind(path, KIND)
     arrays, attributes = read_arrays(path, ["samples"])
     return Schema.from_json(attributes["schema"]), arrays["samples"]
-
-
-def sum_by_pair(table: IntArray, offsets: IntArray) -> IntArray:
-    """Sum a table over the levels of each pair of variables.
-
-    Parameters
-    ----------
-    table
-        Of shape (n_levels, n_levels).
-    offsets
-        int64 of shape (n_variables + 1,).
-
-    Returns
-    -------
-    Of shape (n_variables, n_variables): for co-occurrence counts, the support of each pair.
-    """
-    by_row = np.add.reduceat(table, offsets[:-1], axis=0)
-    total: IntArray = np.add.reduceat(by_row, offsets[:-1], axis=1)
-    return total
 
 
 def count_pairs(
@@ -270,11 +266,7 @@ def count_pairs(
     """
     if n_folds < 1:
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
-    schema = (
-        cardinalities
-        if isinstance(cardinalities, Schema)
-        else Schema.from_cardinalities(cardinalities)
-    )
+    schema = read_schema(cardinalities)
     codes = schema.encode(codes)
     total = PairCounts.zero(schema, n_folds)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)

@@ -10,8 +10,9 @@ import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.blocks import DenseBlock
-from pmflib.counting.folded import FoldedCounts
+from pmflib.counting.folded import FoldedCounts, read_schema
 from pmflib.errors import MemoryPlanError
+from pmflib.level_blocks import normalise_blocks, repeat_blocks, spread_evenly, sum_blocks
 from pmflib.schema import Schema
 
 MAX_TRIPLE_BYTES = 1 << 30
@@ -89,20 +90,17 @@ class TripleMarginals:
     def from_counts(cls, counts: TripleCounts) -> TripleMarginals:
         """Normalise counts."""
         offsets = counts.schema.offsets
-        sizes = np.diff(offsets)
+        singles = normalise_blocks(counts.count_levels(), offsets, spread_evenly(offsets))
         table = counts.tables.sum(axis=0)
-        seen = np.einsum("aaa->a", table)
-        totals = np.repeat(np.add.reduceat(seen, offsets[:-1]), sizes)
-        singles = np.where(totals > 0, seen / np.maximum(totals, 1), 1 / np.repeat(sizes, sizes))
         support = table
         for axis in range(3):
-            support = np.add.reduceat(support, offsets[:-1], axis=axis)
-        owners = np.arange(sizes.size)
-        rising = (owners[:, None, None] < owners[:, None]) & (owners[:, None] < owners)
+            support = sum_blocks(support, offsets, axis)
+        variables = np.arange(len(support))
+        rising = (variables[:, None, None] < variables[:, None]) & (variables[:, None] < variables)
         support = np.where(rising, support, 0)
         scale: FloatArray = np.where(support > 0, 1 / np.maximum(support, 1), 0.0)
         for axis in range(3):
-            scale = np.repeat(scale, sizes, axis=axis)
+            scale = repeat_blocks(scale, offsets, axis)
         return cls(scale * table, support, singles, offsets)
 
 
@@ -135,11 +133,7 @@ def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schem
     """
     from pmflib.kernels.triple_scatter import add_triples  # numba loads on first use
 
-    schema = (
-        cardinalities
-        if isinstance(cardinalities, Schema)
-        else Schema.from_cardinalities(cardinalities)
-    )
+    schema = read_schema(cardinalities)
     encoded = schema.encode(codes)
     counts = TripleCounts.zero(schema)
     block = DenseBlock(encoded).to_sparse(schema.offsets)

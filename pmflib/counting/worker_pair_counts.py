@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import SparseBlock
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
 
 KIND = "worker pair counts"
 MEETINGS = 1 << 22

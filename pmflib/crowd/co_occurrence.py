@@ -15,7 +15,12 @@ from pmflib.solvers.crowd.class_matching import Order, fit_multispa, raise_floor
 from pmflib.solvers.crowd.pair_imputation import factor_pairs, impute_by_one_pair, impute_designated
 from pmflib.solvers.crowd.rotation_draws import draw_turns, measure_noise
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.solvers.numeric.rotation import draw_rotations, root_of, turn_nonnegative
+from pmflib.solvers.numeric.rotation import (
+    PUBLISHED,
+    draw_rotations,
+    root_of,
+    rotate_nonnegative,
+)
 from pmflib.solvers.pairs.composite import fit_composite
 
 MomentMethod: TypeAlias = Literal[
@@ -131,7 +136,9 @@ def fit_pairs(
 
     found: list[tuple[float, FloatArray, Annotators]] = []
     for rotation in draw_rotations(n_classes, ROTATIONS, rng):
-        nonnegative, _ = turn_nonnegative(root, rotations=[rotation], hasten=False, max_iter=TURNS)
+        nonnegative, _ = rotate_nonnegative(
+            root, rotations=[rotation], settings=PUBLISHED, max_iter=TURNS
+        )
         annotators = read(nonnegative)
         if all(np.abs(annotators.mass - other.mass).max() > SAME for *_, other in found):
             found.append((judge(annotators), nonnegative, annotators))

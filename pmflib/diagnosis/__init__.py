@@ -1,1 +1,1 @@
-"""What counts can carry, and how sure an estimate is."""
+"""Support of a model by counts, and standard errors of its parameters."""

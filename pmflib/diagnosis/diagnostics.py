@@ -1,4 +1,4 @@
-"""What the data can tell: support of the pairs, rank above the noise, conditioning, standard errors."""
+"""How far the data carry a model: support of the pairs, rank above the noise, conditioning, standard errors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.jackknife import estimate_standard_errors
 from pmflib.errors import SchemaError
+from pmflib.level_blocks import repeat_blocks, spread_pairs
 from pmflib.model import JointPMF
 from pmflib.solvers.pairs.splits import cut_observed_pairs
 
 NEAR_ZERO = 0.01
 """A level (nearly) rules a state out where the state's posterior given the level is below."""
 
-_MAX_HALVINGS = 8
+MAX_HALVINGS = 8
+"""Halvings of the folds at most that the noise is measured by; it is their median."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +38,14 @@ class Diagnosis:
     noise
         What the largest singular value would be of sampling noise alone; 0 if nothing could be compared.
     effective_rank
-        Singular values above the noise, at least 1: states that the pairs can tell apart. None where a single fold
+        Singular values above the noise, at least 1: states that the pairs can distinguish. None where a single fold
         leaves no noise to compare with.
     rank
         Latent states of the model.
     n_parameters, n_moments
         Free parameters of the model, and free numbers in the observed pairs.
     condition_numbers
-        Of the factors on both sides of the cut, the second times the prior; infinite where states cannot be told apart.
+        Of the factors on both sides of the cut, the second times the prior; infinite where states coincide.
     purity
         float64 of shape (rank,): best posterior of each state that a single level gives. Near 1 for all states is
         what CNMF-SPA builds on (separability).
@@ -79,7 +81,7 @@ class Diagnosis:
         return self.n_observed / self.n_pairs if self.n_pairs else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """What fits in a line of a log: plain JSON types, without the arrays."""
+        """Summary in plain JSON types, without the arrays."""
         return {
             "coverage": self.coverage,
             "least_support": self.least_support,
@@ -110,7 +112,7 @@ class Diagnosis:
 
 
 def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = False) -> Diagnosis:
-    """Tell what the counts can say about a model's states.
+    """Report how well counts support a model's states.
 
     Parameters
     ----------
@@ -138,7 +140,7 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
     support, held = marginals.support[upper], marginals.observed[upper]
     cut = cut_observed_pairs(np.diff(marginals.offsets), marginals.observed)
     values, noise, effective_rank = _measure_rank(counts, marginals, cut)
-    rows = np.repeat(cut, np.diff(marginals.offsets))
+    rows = repeat_blocks(cut, marginals.offsets)
     conditions = (_condition(model.factors[rows]), _condition(model.factors[~rows] * model.prior))
     posteriors = _invert(model)
     errors = estimate_standard_errors(counts, model) if standard_errors else (None, None)
@@ -174,7 +176,7 @@ def count_moments(marginals: Marginals) -> int:
 def _measure_rank(
     counts: PairCounts, marginals: Marginals, cut: BoolArray
 ) -> tuple[FloatArray, float, int | None]:
-    """Singular values across the cut, the noise's largest, and how many stand above it."""
+    """Singular values across the cut, the noise's largest, and how many are above it."""
     if not marginals.observed.any():
         return np.zeros(0), 0.0, 1
     singles = estimate_singles(counts)
@@ -182,7 +184,7 @@ def _measure_rank(
     values = np.asarray(np.linalg.svd(scaled, compute_uv=False), np.float64)
     filled = np.flatnonzero(counts.n_rows > 0)
     noises = []
-    for pattern in range(1, min(len(filled), _MAX_HALVINGS + 1)):
+    for pattern in range(1, min(len(filled), MAX_HALVINGS + 1)):
         # balanced and different halves, as the rows of a Hadamard matrix
         side = np.array([(place & pattern).bit_count() % 2 for place in range(len(filled))])
         halves = [
@@ -198,9 +200,8 @@ def _measure_rank(
 
 def _scale(marginals: Marginals, singles: FloatArray, cut: BoolArray) -> FloatArray:
     """Marginals across the cut over the roots of their margins: noise is alike in all cells of a pair."""
-    sizes = np.diff(marginals.offsets)
-    held = np.repeat(np.repeat(marginals.observed, sizes, axis=0), sizes, axis=1)
-    rows = np.repeat(cut, sizes)
+    held = spread_pairs(marginals.observed, marginals.offsets)
+    rows = repeat_blocks(cut, marginals.offsets)
     across = np.ix_(rows, ~rows)
     independent = np.outer(singles, singles)
     scaled: FloatArray = (np.where(held, marginals.pairs, independent) / np.sqrt(independent))[
@@ -230,14 +231,14 @@ def _warn(
     effective_rank: int | None,
     n_moments: int,
 ) -> tuple[str, ...]:
-    told = []
+    warnings = []
     if effective_rank is not None and model.rank > effective_rank:
-        told.append(
-            f"the model has {model.rank} states, the pairs tell {effective_rank} apart from noise: states beyond "
+        warnings.append(
+            f"the model has {model.rank} states, the pairs distinguish {effective_rank} from noise: states beyond "
             "rest on the samples' higher order, or on chance; compare held-out likelihoods"
         )
     if model.n_parameters > n_moments:
-        told.append(
+        warnings.append(
             f"{model.n_parameters} free parameters are more than the {n_moments} free numbers in the observed pairs: "
             "pairs alone cannot settle them; lower the rank, or refine by EM on the samples"
         )
@@ -247,13 +248,13 @@ def _warn(
         if not seen
     ]
     if unseen:
-        told.append(
+        warnings.append(
             f"{len(unseen)} variables were never observed ({', '.join(unseen[:5])}): their PMFs are uniform"
         )
     n_variables = len(marginals.observed)
     n_missing = n_variables * (n_variables - 1) // 2 - int(marginals.observed.sum()) // 2
     if n_missing:
-        told.append(
+        warnings.append(
             f"{n_missing} pairs were never observed together: the model fills them by itself"
         )
-    return tuple(told)
+    return tuple(warnings)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.arrays import FloatArray, Parameters
 from pmflib.counting.marginals import Marginals
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import SchemaError
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
 
-_ITERATIONS = 500
-_TOL = 1e-8
+MAX_ITERATIONS = 500
+"""Updates of each fit at most; from the model they start near their end."""
+TOLERANCE = 1e-8
+"""Relative fall of the loss at which a fit has converged: differences of fits are the errors, so that they have to
+converge further than a single fit would."""
 
 
 def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
@@ -39,8 +41,8 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
     Notes
     -----
     The errors are those of the pairwise composite fit (`fit_composite`, weights by support, no pseudo-counts), an upper
-    bound for EM on many samples. They tell the spread around the optimum that the model stands in: not that there
-    may be another one, and not the bias of a rank too small. Time is a warm fit per fold, no pass over the samples.
+    bound for EM on many samples. They are the spread around the optimum that the model is in: they do not show that
+    there may be another one, nor the bias of a rank too small. Time is a warm fit per fold, no pass over the samples.
 
     References
     ----------
@@ -53,11 +55,11 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
         raise SchemaError(
             f"{len(filled)} of {counts.n_folds} folds hold samples, a jackknife needs 2; count with more folds"
         )
-    begun = _fit(counts.select_folds(filled), (model.prior, model.factors))
+    whole = counts.select_folds(filled)
+    start = _fit(whole, (model.prior, model.factors))
     priors, factors = [], []
-    for left_out in filled:
-        kept = [fold for fold in filled if fold != left_out]
-        prior, stacked = _fit(counts.select_folds(kept), begun)
+    for fold in range(whole.n_folds):
+        prior, stacked = _fit(whole.drop_folds([fold]), start)
         order = match_factors(model.prior, model.factors, prior, stacked)
         priors.append(prior[order])
         factors.append(stacked[:, order])
@@ -72,8 +74,8 @@ def _fit(counts: PairCounts, initial: Parameters) -> Parameters:
         marginals.observed,
         initial=initial,
         weights=marginals.support,
-        max_iter=_ITERATIONS,
-        tol=_TOL,
+        max_iter=MAX_ITERATIONS,
+        tol=TOLERANCE,
     )
     return found.prior, found.factors
 

@@ -1,4 +1,4 @@
-"""Samples in memory, as EM looks at them: distinct rows in a few blocks, worked on by several threads."""
+"""Samples in memory for EM: distinct rows in a few blocks, worked on by several threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import DenseBlock
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import estimate_gain, merge_each, merge_scores
@@ -20,15 +20,15 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.running.processors import count_processors
-from pmflib.solvers.numeric.squarem import Model
 
 BLOCK_WORK = 20_000_000
-"""Observed cells times rank in a block, about: some milliseconds, which is worth a thread."""
+"""Observed cells times rank in a block, about: some milliseconds of work, which is worth a thread."""
 MAX_BLOCKS = 16
+"""Limit of the number of blocks: more would only add up more statistics."""
 
 
-class Samples:
-    """Encoded samples, ready for passes.
+class SamplesInMemory:
+    """Encoded samples in memory: a `pmflib.em.samples.Samples`.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Samples:
     offsets
         int64 of shape (n_variables + 1,).
     rank
-        Of the models to come, summed where they are averaged: blocks are cut to the work there will be, whatever the
-        number of threads.
+        Rank of the models to come, summed where they are averaged: blocks are cut to the work there will be, whatever
+        the number of threads.
     target
         Variable whose log-likelihood given the others models are judged by; None is that of all.
     """
@@ -55,8 +55,8 @@ class Samples:
         ]
         self._pool = ThreadPoolExecutor(count_processors())
 
-    def evaluate_each(self, models: Sequence[Model]) -> list[EMStatistics]:
-        """Sufficient statistics under each of several models."""
+    def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
+        """Sufficient statistics under each of several models of one rank, at least one."""
         logs = [take_logs(*model) for model in models]
 
         def add_up(number: int) -> EMStatistics:
@@ -67,16 +67,16 @@ class Samples:
         found = list(self._pool.map(add_up, range(n_tasks)) if n_tasks > 1 else [add_up(0)])
         return merge_each([found[i : i + len(logs)] for i in range(0, n_tasks, len(logs))])
 
-    def score(self, models: Sequence[Model]) -> float:
-        """Log-likelihood under the average of models, nats per sample."""
+    def score(self, models: Sequence[Parameters]) -> float:
+        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
-        """What a sample gains on average by the first of two models, nats, and the standard error of that."""
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
+        """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Model]) -> FloatArray:
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         """Sums of scores over the blocks, in their order."""
         logs = [take_logs(*model) for model in models]
 

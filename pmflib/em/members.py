@@ -1,46 +1,34 @@
 """EM runs of one fit: one model, or several side by side that are judged by their average.
 
-Members of an average stand side by side as one model of summed rank: their priors over their number, their factors in
-one table. The update of such a model is the update of each member; only the E-step must look at them one by one.
+Members of an average are kept side by side as one model of summed rank: their priors divided by their number, their
+factors in one table. The M-step of such a model is the M-step of each member; only the E-step takes them one by one.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.em.loop import EMState, run_em
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
+from pmflib.em.samples import Samples
 from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.numeric.squarem import Model
+from pmflib.selection.comparison import estimate_gain as estimate_gain
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-EvaluateModels = Callable[[Sequence[Model]], Sequence[EMStatistics]]
-"""Sufficient statistics of a set of samples under each of several models of one rank."""
 
-
-class HeldOut(Protocol):
-    """Held-out samples, as models are judged on them."""
-
-    def score(self, models: Sequence[Model]) -> float:
-        """Log-likelihood under the average of models, nats per sample."""
-
-    def compare(self, first: Model, second: Model) -> tuple[float, float]:
-        """What a sample gains on average by the first of two models, nats, and the standard error of that."""
-
-
-def join_members(models: Sequence[Model]) -> Model:
+def join_members(models: Sequence[Parameters]) -> Parameters:
     """Average of models, at least one, as one model: the mean of their probabilities, of summed rank."""
     prior = np.concatenate([prior for prior, _ in models]) / len(models)
     return prior, np.concatenate([factors for _, factors in models], axis=1)
 
 
-def split_members(model: Model, n_members: int) -> list[Model]:
-    """Take apart what `join_members` made of models of one rank; priors sum to 1 again."""
+def split_members(model: Parameters, n_members: int) -> list[Parameters]:
+    """Models of one rank from what `join_members` made of them; priors sum to 1 again."""
     if n_members == 1:
         return [model]
     priors = np.split(model[0], n_members)
@@ -52,7 +40,7 @@ def split_members(model: Model, n_members: int) -> list[Model]:
 
 
 def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
-    """Statistics of members side by side: as if every member had samples of its own."""
+    """Statistics of members side by side, as if every member had samples of its own."""
     return EMStatistics(
         np.concatenate([part.level_mass for part in parts], axis=1),
         np.concatenate([part.state_mass for part in parts]),
@@ -62,17 +50,8 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
 
 
 def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum of what was added up over parts of the samples, at least one, in their order."""
+    """Sum of what was added up over parts of the samples, at least one, in the order of the parts."""
     return np.asarray(sum(parts))
-
-
-def estimate_gain(sums: FloatArray) -> tuple[float, float]:
-    """Mean gain per sample, and its standard error, from what `score_difference` adds up."""
-    n_samples, gain, squares = (float(each) for each in sums)
-    if n_samples <= 1:
-        return gain, math.inf
-    mean = gain / n_samples
-    return mean, math.sqrt(max(squares / n_samples - mean**2, 0.0) / (n_samples - 1))
 
 
 def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
@@ -86,8 +65,8 @@ class Runs:
 
     Parameters
     ----------
-    evaluate
-        Statistics of the training samples.
+    training
+        Training samples.
     held_out
         Held-out samples; None where there are none.
     offsets
@@ -95,26 +74,31 @@ class Runs:
     singles
         float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
     max_passes, tol, patience, accelerate
-        As in `run_em`.
-    resume
-        Where a run of this name stands that was begun before; None for the start.
+        As in `run_joint_pmf_em`.
+    checkpoint
+        Folder for the states of the runs; a run that has one there continues from it. None saves nothing.
     on_pass
-        Called with the name of the run and its state after each pass.
+        Called with the name of the run and its state after each pass, once that is saved.
     """
 
-    evaluate: EvaluateModels
-    held_out: HeldOut | None
+    training: Samples
+    held_out: Samples | None
     offsets: IntArray
     singles: FloatArray
     max_passes: int = 200
     tol: float = 1e-6
     patience: int = 10
     accelerate: bool = False
-    resume: Callable[[str], EMState | None] = lambda name: None
-    on_pass: Callable[[str, EMState], None] = lambda name, state: None
+    checkpoint: Path | None = None
+    on_pass: Callable[[str, EMState], None] | None = None
 
     def run(
-        self, name: str, starts: Sequence[Model], pseudo_count: float, *, stop_early: bool = True
+        self,
+        name: str,
+        starts: Sequence[Parameters],
+        pseudo_count: float,
+        *,
+        stop_early: bool = True,
     ) -> EMState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 
@@ -128,29 +112,38 @@ class Runs:
             Mean pseudo-count per level and state.
         stop_early
             Whether held-out samples, if there are any, choose the pass at which the average of all is best; else passes
-            go on until the objective has converged.
+            are made until the objective has converged.
 
         Returns
         -------
         The state of all models side by side, as `join_members` puts them.
         """
+        held_out = self.held_out if stop_early else None
+        path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
+        state = None if path is None else load_state(path)
 
-        def evaluate(prior: FloatArray, factors: FloatArray) -> EMStatistics:
-            return join_statistics(self.evaluate(split_members((prior, factors), len(starts))))
+        def evaluate(joined: Parameters) -> EMStatistics:
+            return join_statistics(self.training.evaluate(split_members(joined, len(starts))))
 
-        def judge(prior: FloatArray, factors: FloatArray) -> float:
-            assert self.held_out is not None
-            return self.held_out.score(split_members((prior, factors), len(starts)))
+        def judge(joined: Parameters) -> float:
+            assert held_out is not None
+            return held_out.score(split_members(joined, len(starts)))
 
-        return run_em(
+        def save_and_report(state: EMState) -> None:
+            if path is not None:
+                save_state(path, state)
+            if self.on_pass is not None:
+                self.on_pass(name, state)
+
+        return run_joint_pmf_em(
             evaluate,
-            self.resume(name) or EMState(*join_members(starts)),
+            state or EMState(*join_members(starts)),
             self.offsets,
             pseudo_counts=PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count),
             max_passes=self.max_passes,
             tol=self.tol,
-            validate=judge if self.held_out is not None and stop_early else None,
+            judge=None if held_out is None else judge,
             patience=self.patience,
             accelerate=self.accelerate,
-            on_pass=lambda state: self.on_pass(name, state),
+            on_pass=save_and_report,
         )

@@ -78,6 +78,7 @@ class RowTables:
     def __init__(
         self, block: Block, offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray
     ) -> None:
+        from pmflib.kernels.em_arguments import Tables, Work
         from pmflib.kernels.em_choice import choose_row_kernels
         from pmflib.kernels.em_segments import THRESHOLD
         from pmflib.kernels.em_tables import fill_tables
@@ -94,7 +95,8 @@ class RowTables:
         self.log_scale = float(log_priors.max())
         log_maxima = find_maxima(log_factors)
         scaled_priors, scaled = log_priors - self.log_scale, log_factors - log_maxima[:, None]
-        priors, table, *self.work = self._allocate(n_strata, n_entries, width, n_panels)
+        priors, table, *work = self._allocate(n_strata, n_entries, width, n_panels)
+        self.work = Work(*work)
         filled = priors.reshape(n_strata, self.padded)[:, :rank]
         np.maximum(np.exp(scaled_priors), THRESHOLD, out=filled)
         self.log_scales = np.empty(n_entries)
@@ -106,13 +108,13 @@ class RowTables:
             table.reshape(n_entries, self.padded),
             self.log_scales,
         )
-        self.model = (table, priors, numbering.levels, scaled_priors, scaled)
+        self.model = Tables(table, priors, numbering.levels, scaled_priors, scaled)
         self.numbering = numbering
 
     def _allocate(
         self, n_strata: int, n_entries: int, width: int, n_panels: int
     ) -> tuple[FloatArray, ...]:
-        """Priors, table, and work space as `pmflib.kernels.row_kernels.RowKernels` has it."""
+        """Priors, table, and work space as `pmflib.kernels.em_arguments` has it."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
         tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)
@@ -164,31 +166,24 @@ def add_block(
     strata
         int32 of shape (n_rows,): which of several priors each row has; None where there is one.
     """
+    from pmflib.kernels.em_arguments import ALIKE, Lists, Masses
     from pmflib.kernels.em_tables import collect_masses
-    from pmflib.kernels.row_kernels import ALIKE
 
     tables = RowTables(block, offsets, log_prior, log_factors)
-    levels, rank = tables.model[2], log_factors.shape[1]
+    levels, rank = tables.model.levels, log_factors.shape[1]
     weighted = block.weights is not None
     weights = np.empty(0) if block.weights is None else block.weights
     mass, states = allocate(len(levels) * tables.padded, tables.padded)
-    fractions, exponents = np.ones(8), np.zeros(8, np.int64)
+    masses = Masses(mass, states, np.ones(8), np.zeros(8, np.int64))
     log_likelihood = 0.0
     for rows, lists in iterate_lists(block, offsets, tables.layout, tables.numbering):
+        of_rows = Lists(*lists, ALIKE if strata is None else strata[rows])
         log_likelihood += tables.kernels.add_statistics(
-            *lists,
-            ALIKE if strata is None else strata[rows],
-            weights[rows],
-            weighted,
-            *tables.model,
-            *tables.work,
-            mass,
-            states,
-            fractions,
-            exponents,
+            of_rows, weights[rows], weighted, tables.model, tables.work, masses
         )
     if not weighted:
-        log_likelihood += float(exponents.sum()) * LOG_2 + float(np.log(fractions).sum())
+        exponent = float(masses.exponents.sum())
+        log_likelihood += exponent * LOG_2 + float(np.log(masses.fractions).sum())
     by_entry = mass.reshape(len(levels), tables.padded)
     log_likelihood += collect_masses(by_entry, levels, tables.log_scales, level_mass)
     state_mass += states[:rank]
@@ -215,11 +210,11 @@ def score_block(
     strata
         As for `add_block`.
     """
-    from pmflib.kernels.row_kernels import ALIKE
+    from pmflib.kernels.em_arguments import ALIKE, Lists
 
     tables = RowTables(block, offsets, log_prior, log_factors)
     scales = (tables.log_scales, tables.log_scale)
     for rows, lists in iterate_lists(block, offsets, tables.layout, tables.numbering):
-        of_rows = ALIKE if strata is None else strata[rows]
+        of_rows = Lists(*lists, ALIKE if strata is None else strata[rows])
         filled = (log_probs[rows], posteriors[rows])
-        tables.kernels.score(*lists, of_rows, *tables.model, *tables.work, *scales, *filled)
+        tables.kernels.score(of_rows, tables.model, tables.work, *scales, *filled)

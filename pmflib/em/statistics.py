@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, StrataArray
 from pmflib.blocks import Block
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR, normalise_blocks
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 
@@ -196,9 +196,6 @@ def m_step(
     Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
     """
     mass = statistics.level_mass + pseudo_counts.levels[:, None]
-    sizes = np.diff(offsets)
-    totals = np.repeat(np.add.reduceat(mass, offsets[:-1], axis=0), sizes, axis=0)
-    new_factors = np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), factors)
     states = statistics.state_mass + pseudo_counts.state
     total = states.sum()
-    return (states / total if total > 0 else prior), new_factors
+    return (states / total if total > 0 else prior), normalise_blocks(mass, offsets, factors)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmflib.arrays import Parameters
 from pmflib.model.metrics import match_factors
-from pmflib.solvers.numeric.squarem import Model
 
 
-def average_parameters(models: Sequence[Model]) -> Model:
+def average_parameters(models: Sequence[Parameters]) -> Parameters:
     """Average the parameters of models, each state with the one it matches in the first model.
 
     Fits of few samples from different starts end at different optima around the truth; their mean is

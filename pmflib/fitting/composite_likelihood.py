@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import Marginals
-from pmflib.solvers.pairs.checks import Parameters
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from pmflib.solvers.result import SolverResult
 
-# Held-out pairs that a model rules out count as this likely.
-_LEAST = 1e-9
+LEAST_PROBABILITY = 1e-9
+"""A held-out pair that a model rules out counts as this likely: one in a billion, and not minus infinity."""
 
 
 def raise_likelihood(
     marginals: Marginals,
     singles: FloatArray,
-    begun: Parameters,
+    start: Parameters,
     pseudo_count: float,
     *,
     max_iter: int,
@@ -32,7 +31,7 @@ def raise_likelihood(
         Of the training samples.
     singles
         float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
-    begun
+    start
         Prior (rank,) and factors (n_levels, rank).
     pseudo_count
         Mean pseudo-count per level and state, at least 0; see `PseudoCounts.shaped_by`.
@@ -44,10 +43,9 @@ def raise_likelihood(
         marginals.pairs,
         marginals.offsets,
         marginals.observed,
-        initial=begun,
+        initial=start,
         weights=marginals.support,
-        pseudo_counts=pseudo_counts.levels,
-        state_pseudo_count=pseudo_counts.state,
+        pseudo_counts=pseudo_counts,
         max_iter=max_iter,
         tol=tol,
     )
@@ -65,8 +63,8 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (n_parts,). A pair that the model rules out counts as one in a billion.
+    float64 of shape (n_parts,). A pair that the model rules out counts as `LEAST_PROBABILITY`.
     """
     prior, factors = parameters
-    logs = np.log(np.maximum((factors * prior) @ factors.T, _LEAST))
+    logs = np.log(np.maximum((factors * prior) @ factors.T, LEAST_PROBABILITY))
     return np.array([np.vdot(table, logs) for table in tables])

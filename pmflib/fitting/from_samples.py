@@ -1,51 +1,35 @@
-"""From samples in memory to a model: EM, with what it takes chosen on held-out samples."""
+"""From samples to a model: EM, with what it takes chosen on held-out samples."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.counting.marginals import estimate_singles
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.em.in_memory import Samples
-from pmflib.em.loop import EMState
-from pmflib.em.members import Runs
-from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
-from pmflib.fitting.from_pairs import FitResult, Method
-from pmflib.fitting.recipes import (
-    KINDS_OF_MEMBERS,
-    Options,
-    Recipe,
-    find_recipe,
-    follow_recipe,
-    is_plenty,
-)
-from pmflib.fitting.starts import Starts
-from pmflib.hashing import assign_folds
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.em.samples import Samples
+from pmflib.em.stored import StoredSamples
+from pmflib.errors import PmfError, SchemaError
+from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
+from pmflib.fitting.from_pairs import FitResult
+from pmflib.fitting.recipes import Options
+from pmflib.fitting.starts import StoredCounts
+from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.squarem import Model
-
-N_FOLDS = 5
-"""Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
-
-MIN_SAMPLES = 50
-"""Samples below which none are held out by default."""
 
 
 def fit_em(
-    codes: object,
+    samples: object,
     model: JointPMF | None = None,
     *,
     rank: int | None = None,
     schema: Schema | None = None,
     validation: object | None = None,
-    start: Method = "auto",
+    start: str = "auto",
+    start_model: JointPMF | None = None,
+    counts: PairCounts | StoredCounts | None = None,
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
     max_passes: int = 200,
@@ -54,29 +38,37 @@ def fit_em(
     accelerate: bool = False,
     target: str | int | None = None,
     rng: np.random.Generator | int = 0,
+    checkpoint: Path | None = None,
+    on_pass: OnPass | None = None,
 ) -> FitResult:
-    """Refine a model by EM on samples in memory, or fit one of a given rank.
+    """Refine a model by EM on samples, in memory or in a store, or fit one of a given rank.
 
     Of a rank, what is left to "auto", and with members the number of passes, is chosen on held-out samples: those
-    given, or else a fifth of the samples, after which all of them are fitted in the way that was best. The notes say
-    what was compared.
+    given, or else a fifth of the samples in memory, after which all of them are fitted in the way that was best. Stored
+    samples are fitted without a choice where no other samples are given. The notes say what was compared.
 
     Parameters
     ----------
-    codes
-        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+    samples
+        Integers of shape (n_rows, n_variables), -1 missing; a table that the schema can encode; or `StoredSamples`.
     model
         Start; or give a rank. Without held-out samples it is refined until the objective has converged.
     rank
         Number of latent states, where no model is given.
     schema
-        Variables, where no model is given; by default read off the samples.
+        Variables, where neither a model nor stored samples are given; by default inferred from the samples.
     validation
-        Held-out samples: their log-likelihood chooses the number of passes, and what is left to "auto".
+        Held-out samples, in memory or stored: their log-likelihood chooses the number of passes, and what is left to
+        "auto". Stored ones may be none, and then nothing is chosen.
     start
         Where no model is given: a method of `fit`; "auto" compares its methods "auto" and "random" or, for members,
         "pairs" and "random". In small fits it runs several of these until they have converged, and compares the mean of
         their parameters with the best of them.
+    start_model
+        For stored samples: a model of that rank that `fit` has made of the counts already, by the first method of
+        ``start``. What it rules out is opened, unlike a ``model``, and it is compared with other starts.
+    counts
+        For stored samples: their co-occurrence counts; by default they are counted.
     pseudo_count
         Mean pseudo-count per level and latent state, in proportion to the marginals; "auto" compares
         ``PSEUDO_COUNTS`` where it can, and else is ``DEFAULT_PSEUDO_COUNT``. Small fits, which do not stop early, take
@@ -84,180 +76,93 @@ def fit_em(
         for a variable.
     members
         Number of fits from independent starts to average: their probabilities, which are better than those of any
-        single fit. The result is one model of ``members * rank`` states, and final: EM would take it apart. To distil
-        it to a smaller one, fit a model to samples drawn from it, with real samples held out.
-    max_passes, tol, patience, accelerate
-        As in `run_em`.
+        single fit. The result is one model of ``members * rank`` states, and final: EM would take it apart. `distil`
+        makes it a smaller one.
+    max_passes
+        Limit of the passes of each run, at least 0.
+    tol
+        Share of the objective, at least 0: EM has converged when what passes may still gain is estimated to be below
+        it. With held-out samples, the share by which their log-likelihood must rise within ``patience`` passes.
+    patience
+        Passes without a rise of the held-out log-likelihood before stopping, at least 1.
+    accelerate
+        Whether to extrapolate from every two passes (SQUAREM): pays where EM is to converge.
     target
         Variable, by name or place, that the model is to predict: held-out samples judge by its log-likelihood given
         their other variables, in place of that of all. None is a model of all variables alike.
     rng
-        Generator, or a seed for one; only starts use it.
+        Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
+    checkpoint
+        Folder for the states of the runs of this fit, and of no other: the same call continues from them, to the same
+        bits. None saves nothing.
+    on_pass
+        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass: progress.
 
     Returns
     -------
-    The model and how it was reached.
+    The model and how it was reached. Stored samples give the same bits with any number of workers, and without any.
 
     Raises
     ------
     PmfError
-        If neither or both of model and rank are given, the model is an average, there are no samples, or an option is
-        out of range.
+        If neither or both of model and rank are given, the model is an average, there are no samples in memory, start
+        model or counts are given for samples in memory, or an option is out of range.
     SchemaError
         If samples do not fit the schema, or it has no such target.
+    StoreError
+        If stored samples or counts are gone or damaged.
 
     Warns
     -----
     ConvergenceWarning
-        If the loop stops at ``max_passes``.
+        If EM stops at ``max_passes``.
     """
     _check_options(model, rank, start, members)
+    is_stored = isinstance(samples, StoredSamples)
+    if not is_stored and (start_model is not None or counts is not None):
+        raise PmfError("start_model and counts are for stored samples; leave them out")
     if model is not None:
         schema = model.schema
+    elif isinstance(samples, StoredSamples):
+        schema = samples.schema
     elif schema is None:
-        schema = _read_off(codes)
-    encoded = schema.encode(codes)
-    if not len(encoded):
-        raise PmfError("codes has no rows; EM needs at least one sample")
-    held_out = None if validation is None else schema.encode(validation)
-    if held_out is not None and not len(held_out):
-        raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
-    task = _Task(
+        schema = _infer_schema(samples)
+    fit = EMFit(
         schema=schema,
         rank=model.rank if model is not None else rank or 0,
         options=Options.make("given" if model else start, pseudo_count, members, rank or 1),
-        made={} if model is None else {"given": (model.prior, model.factors)},
-        seed=int(np.random.default_rng(rng).integers(2**63)),
-        limits=_Limits(max_passes, tol, patience, accelerate),
+        seed=_read_seed(rng, is_stored),
+        passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
         target=None if target is None else schema.position(target),
+        made={} if model is None else {"given": (model.prior, model.factors)},
     )
-    result = _fit_all(task, encoded) if held_out is None else _find(task, encoded, held_out)[1]
-    if not result.converged and max_passes > 0:
-        warnings.warn(
-            f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    if isinstance(samples, StoredSamples):
+        counts = samples.count_pairs() if counts is None else counts
+        if start_model is not None:
+            fit = fit.started_from(start_model, counts)
+        result = fit.fit_stored(samples, validation, counts)
+    else:
+        codes = schema.encode(samples)
+        if not len(codes):
+            raise PmfError("codes has no rows; EM needs at least one sample")
+        held_out = fit.open_held_out(validation)
+        result = fit.fit_all_codes(codes) if held_out is None else fit.fit_codes(codes, held_out)[1]
+    warn_if_stopped(result, max_passes)
     return result
 
 
-class _Limits(NamedTuple):
-    """When the loop stops, and how it steps; as in `run_em`."""
-
-    max_passes: int
-    tol: float
-    patience: int
-    accelerate: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What was asked for."""
-
-    schema: Schema
-    rank: int
-    options: Options
-    made: Mapping[str, Model]
-    seed: int
-    limits: _Limits
-    target: int | None = None
-
-    def prepare(self, codes: IntArray, held_out: IntArray | None = None) -> tuple[Runs, Starts]:
-        """Runs on some samples, and starts from their counts."""
-        offsets = self.schema.offsets
-        counts = count_pairs(codes, self.schema)
-        starts = Starts(
-            lambda: counts, estimate_singles(counts), offsets, self.rank, self.seed, self.made
-        )
-        evaluate = Samples(codes, offsets, self.rank).evaluate_each
-        judge = None
-        if held_out is not None:
-            rank = self.rank * self.options.members
-            judge = Samples(held_out, offsets, rank, self.target)
-        return Runs(evaluate, judge, offsets, starts.singles, *self.limits), starts
-
-
-def _find(task: _Task, codes: IntArray, held_out: IntArray) -> tuple[Recipe, FitResult]:
-    """Fit samples in the way that is best on held-out ones."""
-    runs, starts = task.prepare(codes, held_out)
-    options = task.options.fit_to(_count_observed(codes), task.rank)
-    recipe, model, state = find_recipe(runs, starts, options)
-    recipe = replace(recipe, notes=tell_target(task.schema, task.target) + recipe.notes)
-    return recipe, report_em(task.schema, recipe, model, state, starts, starts.notes)
-
-
-def _fit_all(task: _Task, codes: IntArray) -> FitResult:
-    """Fit all samples in the way that was best when a fold of them was held out."""
-    n_observed = _count_observed(codes)
-    recipe, tried = task.options.settle(), None
-    if task.options.is_open and not task.made and task.limits.max_passes > 0:
-        if len(codes) < MIN_SAMPLES:
-            notes: tuple[str, ...] = (f"nothing was held out: {len(codes)} samples are too few",)
-        elif is_plenty(n_observed, task.schema.n_levels, task.rank):
-            notes = (f"nothing was held out: {n_observed} answers leave nothing to choose",)
-        else:
-            held = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
-            recipe, tried = _find(task, codes[~held], codes[held])
-            notes = recipe.notes
-        recipe = replace(recipe, notes=notes)
-    runs, starts = task.prepare(codes)
-    model, state = follow_recipe(recipe, runs, starts)
-    result = report_em(task.schema, recipe, model, state, starts, starts.notes)
-    return result if tried is None else replace(result, held_out=tried.held_out)
-
-
-def report_em(
-    schema: Schema,
-    recipe: Recipe,
-    model: Model,
-    state: EMState,
-    starts: Starts,
-    notes: tuple[str, ...] = (),
-) -> FitResult:
-    """Turn the end of an EM loop into a result.
+def count_models(
+    samples: Samples, rank: int, start: str, pseudo_count: float | Literal["auto"], members: int
+) -> int:
+    """Largest number of models that `fit_em` would run side by side: what `pmflib.em.memory.plan_em` plans for.
 
     Parameters
     ----------
-    schema
-        Variables of the model.
-    recipe
-        How it was fitted.
-    model
-        Prior and factors.
-    state
-        End of the loop.
-    starts
-        Where it began.
-    notes
-        Kept in the result, before those of the recipe.
+    samples, rank, start, pseudo_count, members
+        As for `fit_em`.
     """
-    method = f"{starts.name_methods(kind for kind, _ in recipe.starts)}+em"
-    origin: dict[str, object] = {
-        "method": method,
-        "passes": state.best_pass,
-        "pseudo_count": recipe.pseudo_count,
-    }
-    if recipe.n_models > 1:
-        origin |= {recipe.kind: recipe.n_models}
-    if recipe.is_final:
-        origin["final"] = True
-    return FitResult(
-        JointPMF(*model, schema, origin),
-        state.loss_history,
-        state.held_out or (() if recipe.score is None else (recipe.score,)),
-        state.best_pass,
-        state.converged or recipe.passes is not None,
-        method,
-        (*notes, *recipe.notes),
-        state.passes_saved,
-    )
-
-
-def tell_target(schema: Schema, target: int | None) -> tuple[str, ...]:
-    """A note on what held-out samples judge by, where that is a single variable."""
-    if target is None:
-        return ()
-    return (f"held out: log-likelihood of {schema.names[target]!r} given the other variables",)
+    options = Options.make(start, pseudo_count, members, rank)
+    return options.fit_to(samples.n_observed, rank).n_models
 
 
 def check_can_start(model: JointPMF) -> None:
@@ -275,7 +180,7 @@ def check_can_start(model: JointPMF) -> None:
         )
 
 
-def _check_options(model: JointPMF | None, rank: int | None, start: Method, members: int) -> None:
+def _check_options(model: JointPMF | None, rank: int | None, start: str, members: int) -> None:
     if (model is None) == (rank is None):
         raise PmfError(
             f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"
@@ -286,18 +191,21 @@ def _check_options(model: JointPMF | None, rank: int | None, start: Method, memb
         check_can_start(model)
         if members > 1:
             raise PmfError(f"members is {members} and a model is given; give a rank instead")
-    if members > 1 and start not in ("auto", *KINDS_OF_MEMBERS):
+    if members > 1 and start not in ("auto", *MEMBER_START_METHODS):
         raise PmfError(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
-            f"{('auto', *KINDS_OF_MEMBERS)}"
+            f"{('auto', *MEMBER_START_METHODS)}"
         )
 
 
-def _count_observed(codes: IntArray) -> int:
-    return int(np.count_nonzero(codes >= 0))
+def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
+    """Seed of the starts; artefacts of stored samples are named by the seed that was configured, and keep it."""
+    if is_stored and isinstance(rng, int | np.integer):
+        return int(rng)
+    return int(np.random.default_rng(rng).integers(2**63))
 
 
-def _read_off(codes: object) -> Schema:
+def _infer_schema(codes: object) -> Schema:
     if not isinstance(codes, np.ndarray):
         return Schema.infer(codes)
     if codes.ndim != 2 or not codes.size or not np.issubdtype(codes.dtype, np.integer):

@@ -1,4 +1,4 @@
-"""From triple counts to a model: the classical rival of pairs."""
+"""Fitting a model to triple counts: the classical rival of pairs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.triple_counts import TripleCounts, TripleMarginals
-from pmflib.errors import ConvergenceWarning, PmfError, RankError
+from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.model import JointPMF
+from pmflib.solvers.checks import check_rank
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.triples.kl_divergence import fit_ctd_kl
 from pmflib.solvers.triples.least_squares import fit_ctd
@@ -27,7 +29,7 @@ def fit_triples(
 ) -> FitResult:
     """Fit a model to triple counts from a random start, on one machine.
 
-    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples tell more states apart where few
+    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples distinguish more states where few
     variables have few levels.
 
     Parameters
@@ -58,8 +60,7 @@ def fit_triples(
     Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66; Yeredor and Haardt (2019), IEEE
     Signal Processing Letters 26.
     """
-    if rank < 1:
-        raise RankError(f"rank is {rank}; give at least 1")
+    check_rank(rank)
     if loss not in get_args(Loss):
         raise PmfError(f"loss is {loss!r}; give one of {get_args(Loss)}")
     if counts.schema.n_variables < 3:
@@ -67,11 +68,9 @@ def fit_triples(
             f"there are {counts.schema.n_variables} variables, and triples need three; fit pairs instead"
         )
     marginals = TripleMarginals.from_counts(counts)
-    # half a pseudo-count opens what no sample held: multiplicative updates never leave a zero
-    seen = np.einsum("faaa->a", counts.tables) + 0.5
-    sizes = np.diff(marginals.offsets)
-    opened = seen / np.repeat(np.add.reduceat(seen, marginals.offsets[:-1]), sizes)
-    initial = start_random(opened, marginals.offsets, rank=rank, rng=np.random.default_rng(rng))
+    # half a pseudo-count rules out nothing that no sample held: multiplicative updates never leave a zero
+    singles = estimate_singles(counts)
+    initial = start_random(singles, marginals.offsets, rank=rank, rng=np.random.default_rng(rng))
     if loss == "kl":
         found = fit_ctd_kl(
             marginals.triples,

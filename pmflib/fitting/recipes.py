@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from pmflib.em.loop import EMState
-from pmflib.em.members import HeldOut, Runs, split_members
+from pmflib.arrays import Parameters
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
-from pmflib.solvers.numeric.squarem import Model
+from pmflib.methods import MEMBER_START_METHODS
+from pmflib.selection.comparison import Comparison, compare
+from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
-
-PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0)
-"""Mean pseudo-counts per level and state that are compared."""
-
-DEFAULT_PSEUDO_COUNT = 1.0
-"""Where the comparison begins, and what is taken where nothing can be held out."""
 
 N_STARTS = 8
 """Starts of a small fit, which are run until they have converged, and whose mean is a candidate."""
@@ -29,15 +26,14 @@ SMALL_WORK = 4_000_000
 PLENTY = 1000
 """Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
 
-KINDS = ("auto", "random")
-KINDS_OF_MEMBERS = ("pairs", "random")
-"""Kinds of starts that "auto" compares, for a single model and for members of an average, which must differ."""
+START_METHODS = ("auto", "random")
+"""Methods of `fit` whose starts "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
 
-# A held-out log-likelihood this near to the best, as a share, has not fallen.
-_LEVEL = 1e-4
+FALLEN = 1e-4
+"""Share of the best held-out log-likelihood by which the last pass must be below it to be worse."""
 
-MakeStarts = Callable[[str, int], list[Model]]
-"""Models to start from: of a kind, as many as asked for."""
+MakeStarts = Callable[[str, int], list[Parameters]]
+"""Gives models to start from, by the start method and their number."""
 
 
 @dataclass(frozen=True)
@@ -47,26 +43,29 @@ class Recipe:
     Parameters
     ----------
     starts
-        Kind of start, and number of starts, of each model that runs.
+        Start method, and number of starts, of each model that runs.
     pseudo_count
         Mean pseudo-count per level and state.
     passes
         Number of passes; None is until the objective has converged.
-    kind
+    combination
         What is made of several runs: their "average" as one model of summed rank, the "mean" of their parameters, or
         the "best" of them by the objective.
     notes
         What was compared, one sentence each.
     score
         Held-out log-likelihood of the model that it led to, nats per sample; None where nothing was held out.
+    comparisons
+        What was compared, with all scores.
     """
 
     starts: tuple[tuple[str, int], ...]
     pseudo_count: float
     passes: int | None = None
-    kind: str = "average"
+    combination: str = "average"
     notes: tuple[str, ...] = ()
     score: float | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def n_models(self) -> int:
@@ -76,17 +75,17 @@ class Recipe:
     @property
     def is_final(self) -> bool:
         """Whether EM would take the model apart."""
-        return self.kind == "average" and self.n_models > 1
+        return self.combination == "average" and self.n_models > 1
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a fit chooses from.
+    """Candidates that a fit chooses from.
 
     Parameters
     ----------
-    kinds
-        Kinds of starts to compare, at least one; the first is the one that pseudo-counts are compared from.
+    start_methods
+        Start methods to compare, at least one; the first is the one that pseudo-counts are compared from.
     pseudo_counts
         Mean pseudo-counts per level and state to compare, rising, at least one.
     members
@@ -96,8 +95,8 @@ class Options:
         best of them; else runs stop early, at the pass that is best on the held-out samples.
     """
 
-    kinds: tuple[str, ...]
-    pseudo_counts: tuple[float, ...] = PSEUDO_COUNTS
+    start_methods: tuple[str, ...]
+    pseudo_counts: tuple[float, ...] = FIT_SAMPLES
     members: int = 1
     small: bool = False
 
@@ -105,15 +104,17 @@ class Options:
     def make(
         cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
     ) -> Options:
-        """What a start and a pseudo_count leave open, where they may be "auto"."""
-        kinds: tuple[str, ...] = (start,)
+        """List what a start method and a pseudo-count leave open, where they may be "auto"."""
+        methods: tuple[str, ...] = (start,)
         if start == "auto" and rank > 1:
-            kinds = KINDS_OF_MEMBERS if members > 1 else KINDS
-        return cls(kinds, PSEUDO_COUNTS if pseudo_count == "auto" else (pseudo_count,), members)
+            methods = MEMBER_START_METHODS if members > 1 else START_METHODS
+        return cls(methods, FIT_SAMPLES if pseudo_count == "auto" else (pseudo_count,), members)
 
     def fit_to(self, n_observed: int, rank: int) -> Options:
-        """The same, with several starts where the samples are few enough."""
-        small = len(self.kinds) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
+        """Run several starts where the samples, of so many observed cells, are few enough."""
+        small = (
+            len(self.start_methods) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
+        )
         return replace(self, small=small)
 
     @property
@@ -123,15 +124,15 @@ class Options:
 
     @property
     def is_open(self) -> bool:
-        """Whether held-out samples could tell something."""
-        return len(self.kinds) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
+        """Whether held-out samples could decide anything."""
+        return len(self.start_methods) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
 
     def settle(self) -> Recipe:
-        """What is done without held-out samples."""
+        """Give the recipe to follow without held-out samples."""
         pseudo_count = (
             self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
         )
-        return Recipe(((self.kinds[0], self.members),), pseudo_count)
+        return Recipe(((self.start_methods[0], self.members),), pseudo_count)
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
@@ -141,7 +142,7 @@ def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
 
 def fit_options(
     runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Model, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
     if runs.held_out is not None:
         return find_recipe(runs, make_starts, options)
@@ -151,7 +152,7 @@ def fit_options(
 
 def find_recipe(
     runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Model, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Compare ways to fit on held-out samples.
 
     Parameters
@@ -159,7 +160,7 @@ def find_recipe(
     runs
         With held-out samples.
     make_starts
-        Starts by kind.
+        Starts by their method.
     options
         What to compare.
 
@@ -167,47 +168,54 @@ def find_recipe(
     -------
     The recipe, and the model and the state that it led to.
     """
-    kinds, pseudo_counts, n_members = options.kinds, options.pseudo_counts, options.members
+    methods, n_members = options.start_methods, options.members
     if options.small:
-        return _compare_converged(runs, make_starts, kinds, pseudo_counts)
+        return _compare_converged(runs, make_starts, options)
     scores: dict[tuple[str, float], float] = {}
     ends: list[EMState] = []
 
-    def run(kind: str, pseudo_count: float) -> float:
-        state = runs.run(f"{kind}-{pseudo_count:g}", make_starts(kind, 1), pseudo_count)
+    def run(method: str, pseudo_count: float) -> float:
+        state = runs.run(f"{method}-{pseudo_count:g}", make_starts(method, 1), pseudo_count)
         score = max(state.held_out)
         if not scores or score > max(scores.values()):
             # the others are not kept: of large models there is no room for many
             ends[:] = [state]
-        scores[kind, pseudo_count] = score
+        scores[method, pseudo_count] = score
         return score
 
-    pseudo_count, by_pseudo_count = _climb(pseudo_counts, lambda each: run(kinds[0], each))
-    for kind in kinds[1:]:
-        run(kind, pseudo_count)
-    best = max(kinds, key=lambda kind: scores[kind, pseudo_count])
+    by_pseudo_count = _climb(options.pseudo_counts, lambda each: run(methods[0], each))
+    pseudo_counts = _compare_scores("pseudo_count", by_pseudo_count)
+    pseudo_count = float(pseudo_counts.chosen.settings["pseudo_count"])
+    by_method = {methods[0]: by_pseudo_count[pseudo_count]}
+    by_method |= {method: run(method, pseudo_count) for method in methods[1:]}
+    starts = _compare_scores("start", by_method)
+    method = str(starts.chosen.settings["start"])
     (state,) = ends
-    notes = _explain_pseudo_count(pseudo_count, by_pseudo_count)
-    if len(kinds) > 1:
-        told = ", ".join(f"{kind}: {scores[kind, pseudo_count]:.5f}" for kind in kinds)
-        notes += (f"start {best}: best held-out log-likelihood per sample ({told})",)
+    notes: tuple[str, ...] = ()
     if n_members > 1:
-        state = runs.run("members", make_starts(best, n_members), pseudo_count)
-        notes += (
+        state = runs.run("members", make_starts(method, n_members), pseudo_count)
+        notes = (
             f"average of {n_members} fits: held-out log-likelihood per sample {max(state.held_out):.5f}, "
-            f"of a single fit {scores[best, pseudo_count]:.5f}",
+            f"of a single fit {by_method[method]:.5f}",
         )
-    fallen = max(state.held_out) - state.held_out[-1] > _LEVEL * abs(max(state.held_out))
-    passes = state.best_pass if fallen or not state.converged else None
+    passes, by_passes = _choose_passes(state)
+    comparisons = _leave_single_out(pseudo_counts, starts, by_passes)
     recipe = Recipe(
-        ((best, n_members),), pseudo_count, passes, "average", notes, max(state.held_out)
+        ((method, n_members),),
+        pseudo_count,
+        passes,
+        notes=(*(each.reason for each in comparisons), *notes),
+        score=max(state.held_out),
+        comparisons=comparisons,
     )
     assert state.best_prior is not None
     assert state.best_factors is not None
     return recipe, (state.best_prior, state.best_factors), state
 
 
-def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[Model, EMState]:
+def follow_recipe(
+    recipe: Recipe, runs: Runs, make_starts: MakeStarts
+) -> tuple[Parameters, EMState]:
     """Fit other samples in the same way.
 
     Parameters
@@ -215,7 +223,7 @@ def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[
     recipe
         What to do.
     runs
-        Of these samples; what they hold out is not looked at.
+        Of these samples; what they hold out is not used.
     make_starts
         Starts from the counts of these samples.
 
@@ -225,89 +233,71 @@ def follow_recipe(recipe: Recipe, runs: Runs, make_starts: MakeStarts) -> tuple[
     """
     if recipe.passes is not None:
         runs = replace(runs, max_passes=recipe.passes, tol=0.0)
-    elif recipe.kind != "average":
+    elif recipe.combination != "average":
         runs = replace(runs, accelerate=True)
-    starts = [model for kind, number in recipe.starts for model in make_starts(kind, number)]
+    starts = [model for method, number in recipe.starts for model in make_starts(method, number)]
     state = runs.run("all", starts, recipe.pseudo_count, stop_early=False)
-    return _combine(runs, state, recipe)[recipe.kind], state
+    return _combine(runs, state, recipe)[recipe.combination], state
 
 
 def _compare_converged(
-    runs: Runs, make_starts: MakeStarts, kinds: Sequence[str], pseudo_counts: Sequence[float]
-) -> tuple[Recipe, Model, EMState]:
-    """Several starts until they have converged: the mean of them, or the best."""
-    starts = ((kinds[0], 1), (kinds[1], N_STARTS - 1))
+    runs: Runs, make_starts: MakeStarts, options: Options
+) -> tuple[Recipe, Parameters, EMState]:
+    """Run several starts until they have converged: the mean of them, or the best.
+
+    Of few samples the best score is chance. A pseudo-count that is too large costs little, one that is too small makes
+    up dependence that is not there: of those that held-out samples cannot distinguish from the best it is the largest.
+    """
+    first, second = options.start_methods
+    starts = ((first, 1), (second, N_STARTS - 1))
     runs = replace(runs, accelerate=True)
-    begun = [model for kind, number in starts for model in make_starts(kind, number)]
-    assert runs.held_out is not None
-    found: dict[float, tuple[Model, str, EMState]] = {}
-    all_scores: dict[float, dict[str, float]] = {}
-    for pseudo_count in pseudo_counts:
-        state = runs.run(f"starts-{pseudo_count:g}", begun, pseudo_count, stop_early=False)
-        models = _combine(runs, state, Recipe(starts, pseudo_count, kind="best"))
-        scores = {kind: runs.held_out.score([model]) for kind, model in models.items()}
-        kind = max(scores, key=lambda each: scores[each])
-        found[pseudo_count], all_scores[pseudo_count] = (models[kind], kind, state), scores
-    pseudo_count, notes = _choose_largest(
-        runs.held_out,
-        {each: model for each, (model, _, _) in found.items()},
-        {each: max(scores.values()) for each, scores in all_scores.items()},
+    models = [model for method, number in starts for model in make_starts(method, number)]
+    held_out = runs.held_out
+    assert held_out is not None
+    found: list[tuple[Parameters, EMState, Comparison]] = []
+    for pseudo_count in options.pseudo_counts:
+        state = runs.run(f"starts-{pseudo_count:g}", models, pseudo_count, stop_early=False)
+        combined = _combine(runs, state, Recipe(starts, pseudo_count, combination="best"))
+        scores = {name: held_out.score([model]) for name, model in combined.items()}
+        compared = _compare_scores("combination", scores)
+        found.append((combined[str(compared.chosen.settings["combination"])], state, compared))
+    pseudo_counts = compare(
+        "sample",
+        [{"pseudo_count": each} for each in options.pseudo_counts],
+        [compared.chosen.score for *_, compared in found],
+        subtract=lambda best, other: held_out.compare(found[best][0], found[other][0]),
+        rule="largest",
     )
-    model, kind, state = found[pseudo_count]
-    scores = all_scores[pseudo_count]
-    told = ", ".join(f"{each}: {score:.5f}" for each, score in scores.items())
-    notes += (f"{kind} of {N_STARTS} starts: held-out log-likelihood per sample ({told})",)
-    recipe = Recipe(starts, pseudo_count, None, kind, notes, scores[kind])
+    model, state, combinations = found[pseudo_counts.points.index(pseudo_counts.chosen)]
+    comparisons = _leave_single_out(pseudo_counts, combinations)
+    recipe = Recipe(
+        starts,
+        float(pseudo_counts.chosen.settings["pseudo_count"]),
+        combination=str(combinations.chosen.settings["combination"]),
+        notes=tuple(each.reason for each in comparisons),
+        score=combinations.chosen.score,
+        comparisons=comparisons,
+    )
     return recipe, model, state
 
 
-def _choose_largest(
-    held_out: HeldOut, models: dict[float, Model], scores: dict[float, float]
-) -> tuple[float, tuple[str, ...]]:
-    """Largest pseudo-count that held-out samples do not speak against, and a sentence on why.
-
-    Of few samples the best score is chance. What is too large costs little, what is too small makes up dependence that
-    is not there: so it is the largest whose loss against the best is within its standard error over the samples.
-
-    References
-    ----------
-    Breiman, Friedman, Olshen, Stone (1984), Classification and Regression Trees, section 3.4.3, the one-SE rule, with
-    paired differences.
-    """
-    best = max(scores, key=lambda each: scores[each])
-    losses = {each: held_out.compare(models[best], model) for each, model in models.items()}
-    chosen = max(each for each, (loss, error) in losses.items() if loss <= error or each == best)
-    if len(scores) == 1:
-        return chosen, ()
-    told = ", ".join(f"{each:g}: {score:.5f}" for each, score in scores.items())
-    reason = "best held-out log-likelihood per sample"
-    if chosen != best:
-        reason = (
-            f"largest within one standard error of the {reason}, {losses[chosen][0]:.5f} +- {losses[chosen][1]:.5f} "
-            f"below that of {best:g}"
-        )
-    return chosen, (f"pseudo-count {chosen:g}: {reason} ({told})",)
-
-
-def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Model]:
-    """What can be made of several runs, by kind."""
+def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters]:
+    """Models that several runs combine to, by the name of the combination."""
     joined = state.prior, state.factors
-    if recipe.kind == "average":
+    if recipe.combination == "average":
         return {"average": joined}
     models = split_members(joined, recipe.n_models)
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
-    heights = [
+    objectives = [
         statistics.log_likelihood + shape.log_penalty(*model)
-        for statistics, model in zip(runs.evaluate(models), models, strict=True)
+        for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
     ]
-    best = models[int(np.argmax(heights))]
+    best = models[int(np.argmax(objectives))]
     return {"best": best, "mean": average_parameters(models)}
 
 
-def _climb(
-    values: Sequence[float], score: Callable[[float], float]
-) -> tuple[float, dict[float, float]]:
-    """Value of the best score, from the default on as long as neighbours are better, and the scores looked at."""
+def _climb(values: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
+    """Scores from the default on as long as neighbours are better, in the order in which they were taken."""
     at = values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
     scores = {values[at]: score(values[at])}
     for step in (-1, 1):
@@ -320,11 +310,29 @@ def _climb(
         if place != at + step:
             # it went up this way: it goes down the other way
             break
-    return max(scores, key=lambda each: scores[each]), scores
+    return scores
 
 
-def _explain_pseudo_count(pseudo_count: float, scores: dict[float, float]) -> tuple[str, ...]:
-    if len(scores) == 1:
-        return ()
-    told = ", ".join(f"{each:g}: {score:.5f}" for each, score in sorted(scores.items()))
-    return (f"pseudo-count {pseudo_count:g}: best held-out log-likelihood per sample ({told})",)
+def _compare_scores(name: str, scores: Mapping[str, float] | Mapping[float, float]) -> Comparison:
+    """Compare values of one setting by their scores alone: their models are not kept."""
+    return compare("sample", [{name: value} for value in scores], list(scores.values()))
+
+
+def _choose_passes(state: EMState) -> tuple[int | None, Comparison]:
+    """Stop at the pass that is best, unless the runs have converged and are as good at their end."""
+    best, last = state.best_pass, state.n_passes
+    fallen = max(state.held_out) - state.held_out[-1] > FALLEN * abs(max(state.held_out))
+    stop = fallen or not state.converged
+    passes = [best] if best == last else [best, last]
+    comparison = compare(
+        "sample",
+        [{"passes": each} for each in passes],
+        [state.held_out[each] for each in passes],
+        chosen=0 if stop else len(passes) - 1,
+    )
+    return best if stop else None, comparison
+
+
+def _leave_single_out(*comparisons: Comparison) -> tuple[Comparison, ...]:
+    """Comparisons of more than one candidate."""
+    return tuple(each for each in comparisons if len(each.points) > 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.level_blocks import list_owners
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ def deal_rounds(counts: PairCounts, n_rounds: int) -> Iterator[Round]:
     The rounds in which both sides have a pair; none where that takes more folds.
     """
     offsets = counts.schema.offsets
-    owners = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    owners = list_owners(offsets)
     pairs = np.where(owners[:, None] < owners, counts.tables, 0)
     total = pairs.sum(axis=0)
     held = [fold for fold in range(counts.n_folds) if pairs[fold].any()]
@@ -51,5 +52,4 @@ def deal_rounds(counts: PairCounts, n_rounds: int) -> Iterator[Round]:
         mine = held[first::n_rounds]
         held_out = pairs[mine]
         if (total - held_out.sum(axis=0)).any():
-            rest = sorted(set(range(counts.n_folds)) - set(mine))
-            yield Round(counts.select_folds(rest), held_out)
+            yield Round(counts.drop_folds(mine), held_out)

@@ -2,11 +2,12 @@
 
 from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
-from pmflib.ingest.drafting import draft_schema, number_columns
+from pmflib.ingest.dataset_building import build_dataset
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.schema_draft import draft_schema, number_columns
 from pmflib.ingest.sources import Source, digest_source, find_sources
 from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes, write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
@@ -17,6 +18,7 @@ __all__ = [
     "RawRows",
     "Source",
     "assemble_bucket",
+    "build_dataset",
     "choose_buckets",
     "combine_accounts",
     "digest_source",

@@ -13,18 +13,18 @@ from pmflib.ingest.quarantine import REASONS
 
 @dataclass
 class Account:
-    """What became of the rows of one stage.
+    """Numbers of rows that one stage took in, encoded and rejected.
 
     Parameters
     ----------
     rows_in
-        Rows that came in.
+        Rows that entered the stage.
     rows_encoded
-        Rows that went on.
+        Rows that were encoded.
     reasons
-        Rows that went to quarantine, by reason.
+        Number of rows in quarantine, by reason.
     cells_made_missing
-        Values that were no level and count as missing, by variable.
+        Number of values that are no level and count as missing, by variable.
     """
 
     rows_in: int = 0
@@ -56,16 +56,16 @@ def combine_accounts(
 ) -> dict[str, Any]:
     """Add up the accounts of a dataset that was spilled file by file and assembled bucket by bucket.
 
-    Rows come in when they are spilled. What a spill encoded, the assemblies take in: over all files and all
-    buckets these are the same number. Rows go to quarantine in both passes, and what the assemblies encoded is
-    what the dataset holds.
+    Rows of files enter when they are spilled. Rows that the spills encoded enter the assemblies: over all files and all
+    buckets, the two numbers are equal. Both passes put rows in quarantine; the dataset holds the rows that the
+    assemblies encoded.
 
     Parameters
     ----------
     spill_summaries
-        Of all files; none where files were encoded without being spilled.
+        Summaries of all files; none where files were encoded without being spilled.
     assembly_summaries
-        Of all buckets, or of all files encoded without being spilled.
+        Summaries of all buckets, or of all files encoded without being spilled.
 
     Returns
     -------
@@ -106,6 +106,6 @@ def _check(summary: Mapping[str, Any], where: str) -> None:
     out = summary["rows_encoded"] + summary["rows_quarantined"]
     if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
         raise StoreError(
-            f"rows of {where} do not add up: {summary['rows_in']} came in, {summary['rows_encoded']} were encoded, "
-            f"{summary['rows_quarantined']} went to quarantine; do not use the result, and report this as a defect"
+            f"rows of {where} do not add up: {summary['rows_in']} entered, {summary['rows_encoded']} were encoded, "
+            f"{summary['rows_quarantined']} were put in quarantine; do not use the result, and report this as a defect"
         )

@@ -46,7 +46,7 @@ def assemble_bucket(
     spills, names
         Folder of each file's spill, and the file's name, in the order of the files.
     bucket
-        Which bucket.
+        Number of the bucket.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
     fold
@@ -122,7 +122,8 @@ class _Rows:
     """Rows of a bucket, file after file, each in its order.
 
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
-    (n_rows, n_variables)); ``times`` float64 or None; ``files`` and ``numbers`` say where a row came from.
+    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's file and
+    its number there.
     """
 
     samples: pa.BinaryArray
@@ -141,7 +142,7 @@ def _read_rows(
             f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
         )
     tables = []
-    kinds: dict[str, str] = {}
+    formats: dict[str, str] = {}
     for spill, name in zip(spills, names, strict=True):
         levels = find_levels(spill, schema)
         whole_schema = {} if levels is not None else {"schema": schema.digest}
@@ -151,12 +152,12 @@ def _read_rows(
             held = pa.array(levels[table["level"].to_numpy()], pa.int32())
             table = table.set_column(place, table.schema.field(place), held)
         if metadata.get("time", "None") != "None":
-            kinds.setdefault(metadata["time"], name)
+            formats.setdefault(metadata["time"], name)
         tables.append(table)
-    if len(kinds) > 1:
+    if len(formats) > 1:
         raise SourceError(
-            f"times of {kinds['number']} are numbers, those of {kinds['instant']} are ISO 8601; "
-            "they cannot be compared: write them alike"
+            f"times of {formats['number']} are numbers, those of {formats['instant']} are ISO 8601; "
+            "they cannot be compared: write all in one format"
         )
     whole = pa.concat_tables(tables)
     if layout == "long":
@@ -209,7 +210,7 @@ def _choose_answers(
 def _choose(
     places: IntArray, keys: list[IntArray], policy: SchemaConfig
 ) -> tuple[IntArray, IntArray, list[IntArray]]:
-    """Of the places with equal keys, choose the last or the first.
+    """Choose the last or the first of the places with equal keys.
 
     Returns
     -------

@@ -10,16 +10,17 @@ import pyarrow as pa
 CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 MANGLED_AT_ONCE = 256
+"""Rows with text after a closing quotation mark that one scan returns, at most."""
 
 
 class CsvFeed:
-    """What pyarrow reads: the file without its header, each byte as the character of its number, then the sentinel.
+    """Stream for pyarrow: the file without its header, each byte as the character of its number, then the sentinel.
 
     Pyarrow decodes the text of a ragged row as UTF-8 and fails where it is not; Latin-1 characters always decode,
     and lead back to the very bytes. Short reads are filled up, so that blocks are cut alike on every file system.
 
     On the way, rows with text after a closing quotation mark are noted: such a mark more likely opened a field
-    further down, and the rows in between are inside one field, out of sight if nobody wants its column.
+    further down, and the rows in between are inside one field, invisible if its column is not wanted.
     """
 
     closed = False
@@ -36,7 +37,7 @@ class CsvFeed:
         self._ended = False
 
     def read(self, n_bytes: int = -1) -> bytes:
-        """Give the next bytes, as many as asked for unless the file ends."""
+        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the file."""
         while not self._ended and (n_bytes < 0 or len(self._ready) < n_bytes):
             part = self._stream.read(CSV_BYTES)
             self._ended = not part
@@ -46,7 +47,7 @@ class CsvFeed:
         return out
 
     def close(self) -> None:
-        """Do nothing but say so: who opened the stream closes it."""
+        """Mark the feed as closed; the caller who opened the stream closes it."""
         self.closed = True
 
     def take_mangled(self, stop: int) -> dict[int, str]:
@@ -59,7 +60,7 @@ class CsvFeed:
 
         self._ready += data
         if len(self._rest) > 4 * CSV_BYTES:
-            # no row is as long: pyarrow is about to say so
+            # no row is as long: pyarrow will raise an error
             return
         data = self._rest + data
         found = np.empty((MANGLED_AT_ONCE, 3), np.int64)
@@ -68,7 +69,7 @@ class CsvFeed:
             part = np.frombuffer(data, np.uint8)[done:]
             stop, n_records, n_found = scan_records(part, self._delimiter, found)
             for before, start, end in found[:n_found].tolist():
-                text = as_text(data[done + start : done + end])
+                text = restore_text(data[done + start : done + end])
                 self._mangled[self._n_rows + before + 1] = text
             self._n_rows += n_records
             done += stop
@@ -80,7 +81,7 @@ def as_characters(data: bytes) -> bytes:
     return data if data.isascii() else data.decode("latin-1").encode("utf-8")
 
 
-def as_text(data: bytes) -> str:
+def restore_text(data: bytes) -> str:
     """Text of bytes that went through `as_characters`; bytes that are not UTF-8 are escaped with a backslash."""
     return data.decode("utf-8").encode("latin-1").decode("utf-8", "backslashreplace")
 

@@ -54,7 +54,7 @@ def read_csv_rows(
     with open_source(source) as stream:
         header, head = _split_head(source, config, stream)
         places = find_columns(source, header, columns)
-        # a row that cannot fit: if it does not come out last, an open quotation mark has swallowed it
+        # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it
         sentinel = config.delimiter * len(header) + "pmf-end-of-file"
         feed = CsvFeed(stream, head, sentinel.encode(), ord(config.delimiter))
         ragged: list[tuple[int, str]] = []
@@ -68,14 +68,14 @@ def read_csv_rows(
             del ragged[: len(passed)]
             mangled = feed.take_mangled(cursor)
             if keep := [row not in mangled for row in rows.tolist()] if mangled else []:
-                # their fields do not stand where they should, even if there are as many as columns
+                # their fields are in the wrong columns, even if there are as many fields as columns
                 passed += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
             yield RawRows(_restore(batch, columns), rows, tuple(sorted(passed)))
         if not ragged or ragged[-1][1] != sentinel:
             raise SourceError(
                 f"{source.name}: a quotation mark in row {ragged[-1][0] if ragged else cursor - 1} "
-                "is never closed, and the rest of the file would be its text; mend that row, or copy the file again"
+                "is never closed, and the rest of the file would be its text; correct that row, or copy the file again"
             )
         if ragged[:-1]:
             empty = pa.RecordBatch.from_arrays(
@@ -96,7 +96,7 @@ def _parse(
     wanted = [names[place] for place in places]
 
     def keep(row: pyarrow.csv.InvalidRow) -> str:
-        ragged.append((row.number, csv_feed.as_text(row.text.encode("utf-8"))))
+        ragged.append((row.number, csv_feed.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
     done = 0
@@ -145,7 +145,7 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
     """Numbers of the next rows that fit: those from the cursor on that are not ragged."""
     rows = np.arange(cursor, cursor + n_rows, dtype=np.int64)
     gaps = np.array([number for number, _ in ragged], np.int64)
-    # the k-th gap moves every row that would stand at or after it by one
+    # the k-th gap moves every row at or after it by one
     rows += np.searchsorted(gaps - np.arange(gaps.size), rows, side="right")
     return rows
 

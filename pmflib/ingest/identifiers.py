@@ -1,4 +1,4 @@
-"""Sample identifiers: their text, their hash, and which rows have none."""
+"""Sample identifiers: their texts, their hashes, and which rows have none."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def as_binary(column: pa.Array) -> pa.BinaryArray:
     """Texts of a column as binary; null and not-a-number are empty."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_integer(kind):
+    dtype = column.type
+    if pa.types.is_integer(dtype):
         column = column.cast(pa.string())
-    elif not (_is_text(kind) or kind == pa.binary()):
-        # a batch has fewer distinct values than rows: Python looks at each of them once
+    elif not (_is_text(dtype) or dtype == pa.binary()):
+        # a batch has fewer distinct values than rows: Python reads each of them once
         coded = column.dictionary_encode()
         values = coded.dictionary.to_pylist()
         texts = ["" if value is None or value != value else as_text(value) for value in values]
@@ -86,9 +86,11 @@ def _hash(texts: pa.BinaryArray) -> tuple[HashArray, npt.NDArray[Any]]:
     return hashes, marks
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(dtype: pa.DataType) -> bool:
     return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        pa.types.is_string(dtype)
+        or pa.types.is_large_string(dtype)
+        or pa.types.is_large_binary(dtype)
     )
 
 

@@ -17,7 +17,7 @@ from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.screening import Screen, Verdicts
+from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
 from pmflib.ingest.times import TimeReader
@@ -55,11 +55,11 @@ def spill_long(
     folder
         Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
     on_rows
-        Called with the number of rows of each batch that was dealt with: progress.
+        Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing. What is encoded here comes into
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing. The rows encoded here enter
     `assemble_bucket`: see `combine_accounts`.
 
     Raises
@@ -97,7 +97,7 @@ class _LongEncoder:
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
         self._schema = schema
-        self._forgive = policy.on_unknown_level == "missing"
+        self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
         self._times = TimeReader()
         self._made_missing = np.zeros(schema.n_variables, np.int64)
@@ -115,18 +115,18 @@ class _LongEncoder:
         codes = self._values.encode(known, raw.batch.column(value))
         verdicts.mark((codes == UNDECODABLE) & (places >= 0), "not_utf8", value)
         unknown = (codes == UNKNOWN) & (places >= 0)
-        if not self._forgive:
+        if not self._unknown_as_missing:
             verdicts.mark(unknown, "unknown_level", value)
         columns: dict[str, Any] = {}
         if time:
             columns["time"] = self._times.read(raw.batch.column(time[0]))
             verdicts.mark(np.isnan(columns["time"]), "bad_time", time[0])
-            spill.metadata["time"] = str(self._times.kind)
+            spill.metadata["time"] = str(self._times.format)
         variables = self._schema.variables
         kept = screen.sift(raw, verdicts, lambda row, column: variables[places[row]])
-        if self._forgive:
-            forgiven = known[unknown & verdicts.fits]
-            self._made_missing += np.bincount(forgiven, minlength=self._schema.n_variables)
+        if self._unknown_as_missing:
+            made_missing = known[unknown & verdicts.fits]
+            self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]
@@ -172,16 +172,16 @@ class ValueEncoder:
     """
 
     def __init__(self, schema: Schema) -> None:
-        kinds: dict[Any, int] = {}
-        kind_of = []
+        encodings: dict[Any, int] = {}
+        encoding_of = []
         self._variables = []
         for variable in schema.variables:
             key = (variable.levels, variable.edges, variable.missing)
-            if key not in kinds:
-                kinds[key] = len(kinds)
+            if key not in encodings:
+                encodings[key] = len(encodings)
                 self._variables.append(variable)
-            kind_of.append(kinds[key])
-        self._kind_of = np.array(kind_of, np.int64)
+            encoding_of.append(encodings[key])
+        self._encoding_of = np.array(encoding_of, np.int64)
         self._known: dict[tuple[int, object], int] = {}
 
     def encode(self, places: IntArray, column: pa.Array) -> npt.NDArray[np.int16]:
@@ -200,7 +200,7 @@ class ValueEncoder:
         """
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         values = [*coded.dictionary.to_pylist(), None]
-        pairs = self._kind_of[places] * len(values) + _indices(coded)
+        pairs = self._encoding_of[places] * len(values) + _indices(coded)
         size = len(self._variables) * len(values)
         if size <= 4 * len(pairs) + 1024:
             seen = np.zeros(size, np.bool_)
@@ -219,12 +219,12 @@ class ValueEncoder:
         known, n_values = self._known, len(values)
         out = np.empty(len(pairs), np.int16)
         for position, pair in enumerate(pairs.tolist()):
-            kind, place = divmod(pair, n_values)
+            encoding, place = divmod(pair, n_values)
             # True, 1 and 1.0 are equal keys but different texts
-            key = (kind, (type(values[place]), values[place]))
+            key = (encoding, (type(values[place]), values[place]))
             code = known.get(key)
             if code is None:
-                code = known[key] = self._variables[kind].encode_value(values[place])
+                code = known[key] = self._variables[encoding].encode_value(values[place])
             out[position] = code
         return out
 

@@ -1,4 +1,4 @@
-"""Rows that do not fit, kept with the place they came from and the reason."""
+"""Rows that do not fit, kept with their file, their number in it and the reason."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("raw", pa.string(), nullable=False),
     ]
 )
+"""Columns of a quarantine: see `QuarantineWriter.add`."""
 ROW_GROUP = 1 << 14
 """Rows of a row group: what the writer holds in memory."""
 
@@ -134,7 +135,7 @@ def merge_quarantines(paths: Sequence[Path], out: Path) -> int:
 def raw_text(fields: Sequence[object], delimiter: str = ",") -> str:
     """Write one row as CSV from its fields; bytes that are not UTF-8 are escaped with a backslash, None is empty."""
     line = io.StringIO()
-    # only what stands in the line terminator is quoted: with none, a newline would not be
+    # the writer quotes the characters of its line terminator: with an empty one, it would not quote a newline
     csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(map(field_text, fields))
     return line.getvalue().removesuffix("\r\n")
 

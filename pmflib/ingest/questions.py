@@ -1,4 +1,4 @@
-"""Questions about samples: what would this one answer to that variable."""
+"""Questions about samples: the value of one variable of one sample."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Questions:
     samples
         Binary of length n_questions: identifiers.
     hashes
-        uint64 of shape (n_questions,): of the identifiers.
+        uint64 of shape (n_questions,): hashes of the identifiers.
     variables
-        int64 of shape (n_questions,): place of the variable asked for, negative where the schema has none of that name.
+        int64 of shape (n_questions,): place of the variable to predict, negative where the schema lacks it.
     names
         Text of length n_questions: the variable's name as it was written.
     truths
@@ -64,7 +64,7 @@ def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Ques
     """
     if config.layout != "long" or not (config.sample and config.variable and config.value):
         raise ConfigError(
-            f"source.layout is {config.layout!r}; questions are asked of long logs, row by row"
+            f"source.layout is {config.layout!r}; questions need 'long' with sample, variable and value"
         )
     wanted = [config.sample, config.variable]
     if config.value in read_columns(source, config):
@@ -74,7 +74,7 @@ def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Ques
     for raw in read_rows(source, config, wanted):
         if raw.ragged:
             raise SourceError(
-                f"{source.name}, row {raw.ragged[0][0]}: has too few or too many fields; mend the file"
+                f"{source.name}, row {raw.ragged[0][0]}: has too few or too many fields; correct the file"
             )
         identifiers = read_identifiers(raw.batch.column(0))
         variables = encode_variables(schema, raw.batch.column(1))

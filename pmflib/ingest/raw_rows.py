@@ -1,4 +1,4 @@
-"""A batch of raw rows, and where the wanted columns stand in a header."""
+"""A batch of raw rows, and the places of columns in a header."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pmflib.ingest.sources import Source
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows of a file as they stand there.
+    """Rows of a file before anything is encoded.
 
     Parameters
     ----------
     batch
-        The wanted columns, in the order they were wanted: binary from CSV, as typed from Parquet.
+        The wanted columns, in the order given: binary from CSV, as typed from Parquet.
     rows
         int64 of shape (n_rows,): number of each row in the file; 1 is the first row of data, and blank lines are no
         rows.
@@ -57,7 +57,7 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
             )
         if times[name] > 1:
             raise SourceError(
-                f"{source.name}: column {name!r} stands {times[name]} times in the header; "
+                f"{source.name}: column {name!r} occurs {times[name]} times in the header; "
                 "rename all but one, or, if the first row is data, name the columns in source.columns "
                 "(pmf infer: --columns or --no-header)"
             )

@@ -17,6 +17,7 @@ from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
 PARQUET_ROWS = 1 << 17
+"""Rows of a batch read from Parquet, at most."""
 
 
 def is_parquet(source: Source, config: SourceConfig) -> bool:
@@ -27,7 +28,7 @@ def is_parquet(source: Source, config: SourceConfig) -> bool:
 
 
 def read_columns(source: Source, config: SourceConfig) -> list[str]:
-    """Names of a file's columns, in order, as they stand in it.
+    """Names of a file's columns, in their order in the file.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
 
 
 def _flatten(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Put columns in the wanted order, in types whose values the compute functions know."""
+    """Put columns in the wanted order, in types that the compute functions accept."""
     arrays = []
     for name in columns:
         column = batch.column(name)

@@ -21,11 +21,11 @@ import pyarrow as pa
 from pmflib.errors import SourceError
 
 DIGEST_BYTES = 1 << 20
-"""How much of a file is hashed at a time."""
+"""Bytes of a file that are hashed at a time."""
 
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
-"""What readers and unpackers raise on a file that is cut short or not what its name says; an OSError may
-also come from the disk or the network: see `spare_transient`."""
+"""Errors of readers and unpackers on a file that is cut short or not what its name says; an OSError may
+also be the fault of the disk or the network: see `spare_transient`."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Source:
     name
         Base name, or path below the folder or glob it was found by: the same on every machine.
     url
-        Where to open it: a path or an fsspec URL.
+        Path or fsspec URL to open it by.
     size
-        Bytes as stored, packed or not; 0 where the file system does not tell.
+        Bytes as stored, packed or not; 0 where the file system does not report it.
     """
 
     name: str
@@ -48,9 +48,9 @@ class Source:
 
 
 def find_sources(path: str | tuple[str, ...]) -> list[Source]:
-    """List the files that a path, or several, stand for.
+    """List the files of one path or several.
 
-    A folder stands for every file below it whose name, and whose folders' names, start with neither "." nor "_".
+    A folder gives every file below it, except where its name, or that of a folder between, starts with "." or "_".
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def find_sources(path: str | tuple[str, ...]) -> list[Source]:
     ------
     SourceError
         If a path matches nothing, a file has no byte, two files would have the same name, or the file system
-        cannot be reached.
+        cannot be opened.
     """
     found: dict[str, Source] = {}
     for one in (path,) if isinstance(path, str) else path:
@@ -77,7 +77,7 @@ def find_sources(path: str | tuple[str, ...]) -> list[Source]:
     for before, after in pairwise(sources):
         if before.name == after.name:
             raise SourceError(
-                f"two files are named {after.name!r}; names must tell files apart: "
+                f"two files are named {after.name!r}; names must differ: "
                 "give the folder above both, or a glob such as 'folder/*/name.csv'"
             )
     return sources
@@ -99,7 +99,7 @@ def digest_source(source: Source) -> str:
 
 
 def spare_transient(error: BaseException) -> None:
-    """Raise an error again that is not the file's fault, so that whoever runs this may try again."""
+    """Raise an error again where the file is not at fault, so that the stage is tried again."""
     if isinstance(error, OSError) and (
         error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
     ):

@@ -17,19 +17,22 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 
 BUCKET_BYTES = 16 << 20
-"""Raw CSV that goes into one bucket, bytes: what the second pass holds in memory."""
+"""Raw CSV that is dealt to one bucket, bytes: the second pass holds one bucket in memory."""
 MAX_BUCKETS = 4096
+"""Buckets of a dataset, at most: beyond, buckets are larger."""
 SPILL_BYTES = 32 << 20
 """Encoded rows that wait in memory before they are dealt to buckets, bytes."""
 
 ROWS_FILE = "rows.arrow"
+"""Encoded rows, in batches sorted by bucket."""
 CUTS_FILE = "cuts.npy"
+"""First row of each bucket in each batch, int64 of shape (n_batches, n_buckets + 1)."""
 LEVELS_FILE = "levels.json"
 """Variable and label of each level, where the rows were encoded with a part of the schema."""
 
 
 def choose_buckets(total_bytes: int, n_folds: int) -> int:
-    """Choose the number of buckets for so much raw CSV: about ``BUCKET_BYTES`` each.
+    """Choose the number of buckets for an amount of raw CSV: about ``BUCKET_BYTES`` each.
 
     Parameters
     ----------
@@ -67,7 +70,7 @@ class SpillWriter:
     Parameters
     ----------
     folder
-        Where the two files go.
+        Folder for the two files.
     fields
         Schema of the rows.
     n_buckets
@@ -112,8 +115,8 @@ class SpillWriter:
     def __enter__(self) -> SpillWriter:
         return self
 
-    def __exit__(self, kind: object, *error: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: object, *error: object) -> None:
+        if error_type is None:
             self._flush()
             cuts = np.array(self._cuts, np.int64).reshape(-1, self._n_buckets + 1)
             np.save(self._folder / CUTS_FILE, cuts)
@@ -167,7 +170,7 @@ def read_bucket(
             for place, (start, stop) in enumerate(cuts[:, bucket : bucket + 2].tolist()):
                 parts.append(file.get_batch(place).slice(start, stop - start))
             table = pa.Table.from_batches(parts, file.schema.remove_metadata())
-            # a copy of this bucket alone, so that the map of the whole spill can be let go
+            # a copy of this bucket alone, so that the memory map of the whole spill can be closed
             return table.take(pa.array(np.arange(table.num_rows))), metadata
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         if isinstance(error, StoreError):
@@ -178,7 +181,7 @@ def read_bucket(
 
 
 def write_levels(folder: Path, part: Schema) -> None:
-    """Say in a spill what its levels are called: it was encoded with a part of whatever schema it will be read with."""
+    """Write the names of a spill's levels beside it: it is encoded with a part of the schema that it is read with."""
     (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
 
 
@@ -190,7 +193,7 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
     folder
         Folder of the spill.
     schema
-        What its rows will be read with.
+        Schema that its rows will be read with.
 
     Returns
     -------
@@ -213,9 +216,9 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
         ) from error
     levels = pc.index_in(names, pa.array(_name_levels(schema), pa.string()))
     if levels.null_count:
-        strange = names.filter(levels.is_null())[0].as_py()
+        unknown = names.filter(levels.is_null())[0].as_py()
         raise StoreError(
-            f"spill {folder.name!r} was encoded with {strange}, which the schema lacks; spill its file again"
+            f"spill {folder.name!r} was encoded with {unknown}, which the schema lacks; spill its file again"
         )
     return np.append(levels.to_numpy().astype(np.int64), -1)
 

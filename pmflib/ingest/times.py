@@ -1,4 +1,4 @@
-"""Times of answers, so that the last one can win."""
+"""Times of answers, which decide which of several answers is kept."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ import pyarrow.compute as pc
 
 from pmflib.arrays import FloatArray
 
-TimeKind: TypeAlias = Literal["number", "instant"]
+TimeFormat: TypeAlias = Literal["number", "instant"]
 
 
 class TimeReader:
     """Reads the time column of one file, whose times are either all numbers or all instants.
 
     Which of the two is decided by the first batch that has a readable time: by the majority in it, numbers if
-    there are as many. Times of the other kind do not read, for neither is before the other.
-    Instants are microseconds since 1970 (an ISO 8601 text without a zone is taken as UTC). Both kinds are
+    there are as many. Times of the other format are not read, for the two cannot be ordered.
+    Instants are microseconds since 1970 (an ISO 8601 text without a zone is taken as UTC). Both formats are
     float64: whole numbers keep their order up to 2**53, and instants to the microsecond until the year 2255.
     """
 
     def __init__(self) -> None:
-        self.kind: TimeKind | None = None
+        self.format: TimeFormat | None = None
 
     def read(self, column: pa.Array) -> FloatArray:
-        """Read the times of a batch, float64 of shape (n_rows,); NaN where there is none or it does not read."""
+        """Read the times of a batch, float64 of shape (n_rows,); NaN where there is none, or none that can be read."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         readers = {"number": _read_numbers, "instant": _read_instants}
-        if self.kind is not None:
-            return readers[self.kind](column)
+        if self.format is not None:
+            return readers[self.format](column)
         numbers = _read_numbers(column)
         readable = int(np.count_nonzero(~np.isnan(numbers)))
         if readable == len(numbers):
-            self.kind = "number" if readable else None
+            self.format = "number" if readable else None
             return numbers
         instants = _read_instants(column)
         if readable >= (others := int(np.count_nonzero(~np.isnan(instants)))):
-            self.kind = "number" if readable else None
+            self.format = "number" if readable else None
             return numbers
-        self.kind = "instant" if others else None
+        self.format = "instant" if others else None
         return instants
 
 
 def _read_numbers(column: pa.Array) -> FloatArray:
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    dtype = column.type
+    if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype):
         return _finite(column.cast(pa.float64(), safe=False))
-    if not _is_text(kind):
+    if not _is_text(dtype):
         return np.full(len(column), math.nan)
     try:
         return _finite(column.cast(pa.string()).cast(pa.float64()))
@@ -62,11 +62,11 @@ def _read_numbers(column: pa.Array) -> FloatArray:
 
 
 def _read_instants(column: pa.Array) -> FloatArray:
-    kind = column.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        zone = kind.tz if pa.types.is_timestamp(kind) else None
+    dtype = column.type
+    if pa.types.is_timestamp(dtype) or pa.types.is_date(dtype):
+        zone = dtype.tz if pa.types.is_timestamp(dtype) else None
         return _microseconds(column.cast(pa.timestamp("us", zone), safe=False))
-    if not _is_text(kind):
+    if not _is_text(dtype):
         return np.full(len(column), math.nan)
     try:
         return _microseconds(column.cast(pa.string()).cast(pa.timestamp("us")))
@@ -102,10 +102,10 @@ def _instant(text: bytes | None) -> float:
     return float((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(dtype: pa.DataType) -> bool:
     return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
+        pa.types.is_string(dtype)
+        or pa.types.is_large_string(dtype)
+        or pa.types.is_binary(dtype)
+        or pa.types.is_large_binary(dtype)
     )

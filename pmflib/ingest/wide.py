@@ -20,7 +20,7 @@ from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
-from pmflib.ingest.screening import Screen, Verdicts
+from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
 from pmflib.schema import MISSING, Schema
@@ -41,7 +41,7 @@ def encode_wide(
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples without identifiers.
 
-    Columns that are no variable are passed over.
+    Columns that are no variable are ignored.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def encode_wide(
     schema
         Variables and levels; each variable must be a column of the file.
     source_config, policy
-        How the file is laid out, and what happens to what does not fit.
+        Layout of the file, and the policy for rows that do not fit.
     n_folds
         Folds that rows are dealt to, by a hash of row number and seed.
     seed
@@ -58,7 +58,7 @@ def encode_wide(
     folder
         Folder, made if need be; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
     on_rows
-        Called with the number of rows of each batch that was dealt with: progress.
+        Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
@@ -112,12 +112,12 @@ def spill_wide(
     folder
         Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
     on_rows
-        Called with the number of rows of each batch that was dealt with: progress.
+        Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. What is encoded here comes
-    into `assemble_bucket`: see `combine_accounts`.
+    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. The rows encoded here
+    enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -176,24 +176,24 @@ class _WideEncoder:
         used = {*schema.names, config.sample}
         self.ignored = [name for name in header if name not in used]
         self._schema = schema
-        self._forgive = policy.on_unknown_level == "missing"
+        self._unknown_as_missing = policy.on_unknown_level == "missing"
 
     def encode(self, raw: RawRows, verdicts: Verdicts, screen: Screen) -> tuple[IntArray, IntArray]:
         """Places of the rows that fit, int64, and their codes of shape (n_kept, n_variables)."""
         variables = self._schema.variables
         codes = np.empty((raw.batch.num_rows, len(variables)), self._schema.code_dtype)
-        forgiven: list[tuple[str, npt.NDArray[np.intp]]] = []
+        unknown: list[tuple[str, npt.NDArray[np.intp]]] = []
         for place, variable in enumerate(variables):
             column = variable.encode_column(raw.batch.column(place))
             if column.size and column.min() < MISSING:
                 verdicts.mark(column == UNDECODABLE, "not_utf8", place)
-                if self._forgive:
-                    forgiven.append((variable.name, np.flatnonzero(column == UNKNOWN)))
+                if self._unknown_as_missing:
+                    unknown.append((variable.name, np.flatnonzero(column == UNKNOWN)))
                 else:
                     verdicts.mark(column == UNKNOWN, "unknown_level", place)
             codes[:, place] = np.maximum(column, MISSING)
         kept = screen.sift(raw, verdicts, lambda row, column: variables[column])
-        for name, rows in forgiven:
+        for name, rows in unknown:
             screen.account.cells_made_missing[name] += int(np.count_nonzero(verdicts.fits[rows]))
         return kept, codes[kept]
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.kernels.em_arguments import ALIKE, Lists, Masses, Tables, Work
 from pmflib.kernels.em_lists import arrange_keys, count_beyond, make_dense_combined
 from pmflib.kernels.llvm.combining import LISTED
 from pmflib.kernels.llvm.fallback import vector_code_works
 from pmflib.kernels.llvm.lanes import ROWS
-from pmflib.kernels.row_kernels import ALIKE, RowKernels, make_row_kernels
+from pmflib.kernels.row_kernels import RowKernels, make_row_kernels
 
 WHAT = "EM"
 
@@ -43,13 +44,13 @@ def _adds_right(kernels: RowKernels, width: int, n_vectors: int, n_panels: int) 
     padded, n_sums = width * n_vectors * n_panels, ROWS * n_panels
     table, prior = np.linspace(0.5, 1.0, 2 * padded), np.linspace(1.0, 0.5, padded)
     levels = np.array([[0], [1]], np.int32)
-    model = (table, prior, levels, np.log(prior)[None], np.log(table).reshape(2, padded))
-    work = tuple(np.zeros(n) for n in ((ROWS + 1) * padded, n_sums * width, n_sums, ROWS, ROWS))
-    mass, states = np.zeros(2 * padded), np.zeros(padded)
-    product = np.ones(ROWS), np.zeros(ROWS, np.int64)
-    lists = (np.array([1, 0, 1], np.int32), np.array([0, 1]), np.array([1, 3]), ALIKE)
-    kernels.add_statistics(*lists, np.empty(0), False, *model, *work, mass, states, *product)
-    found = np.log(product[0]).sum() + product[1].sum() * np.log(2.0)
+    tables = Tables(table, prior, levels, np.log(prior)[None], np.log(table).reshape(2, padded))
+    sizes = ((ROWS + 1) * padded, n_sums * width, n_sums, ROWS, ROWS)
+    work = Work(*(np.zeros(size) for size in sizes))
+    masses = Masses(np.zeros(2 * padded), np.zeros(padded), np.ones(ROWS), np.zeros(ROWS, np.int64))
+    lists = Lists(np.array([1, 0, 1], np.int32), np.array([0, 1]), np.array([1, 3]), ALIKE)
+    kernels.add_statistics(lists, np.empty(0), False, tables, work, masses)
+    found = np.log(masses.fractions).sum() + masses.exponents.sum() * np.log(2.0)
     rows = table.reshape(2, padded)
     products = prior * np.stack([rows[1], rows[0] * rows[1]])
     totals = products.sum(axis=1)
@@ -57,8 +58,8 @@ def _adds_right(kernels: RowKernels, width: int, n_vectors: int, n_panels: int) 
     expected = np.stack([posteriors[1], posteriors.sum(axis=0)])
     return bool(
         np.isclose(found, np.log(totals).sum(), rtol=1e-12)
-        and np.allclose(mass.reshape(2, padded), expected, rtol=1e-12)
-        and np.allclose(states, expected[1], rtol=1e-12)
+        and np.allclose(masses.by_entry.reshape(2, padded), expected, rtol=1e-12)
+        and np.allclose(masses.by_state, expected[1], rtol=1e-12)
     )
 
 

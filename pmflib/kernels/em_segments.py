@@ -1,14 +1,10 @@
 """Rows whose plain product may have lost something: products by segments, or in the log domain."""
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
-from numba import njit
-
+from pmflib.kernels.em_arguments import Shape
 from pmflib.kernels.llvm.saved_code import compile_kernel
-
-Shape: TypeAlias = tuple[int, int, int, int]
-"""Width of a vector, vectors per panel, panels in a table row, and whether LLVM vectors are done without."""
 
 OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
@@ -26,7 +22,7 @@ LONG, SHORT = 64, 16
 LOG_2 = math.log(2.0)
 
 
-@njit(**INNER)
+@compile_kernel(saved=False, **INNER)
 def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
 
@@ -45,7 +41,7 @@ def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     return exponent
 
 
-@njit(**INNER)
+@compile_kernel(saved=False, **INNER)
 def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     """Set products that are known only by a bound to 0; returns the sum of the others, and the largest bound."""
     lost, total = THRESHOLD, 0.0
@@ -58,9 +54,10 @@ def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
     return total, lost
 
 
-@njit(**INNER)
-def _find_posterior(entries, start, stop, stratum, levels, log_priors, log_factors, out, at):  # type: ignore[no-untyped-def]
+@compile_kernel(saved=False, **INNER)
+def _find_posterior(entries, start, stop, stratum, tables, out, at):  # type: ignore[no-untyped-def]
     """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
+    levels, log_priors, log_factors = tables.levels, tables.log_priors, tables.log_factors
     rank = log_factors.shape[1]
     for f in range(rank):
         out[at + f] = log_priors[stratum, f]
@@ -82,7 +79,7 @@ def _find_posterior(entries, start, stop, stratum, levels, log_priors, log_facto
     return largest + math.log(total)
 
 
-def make_mend_row(multiply: Any, shape: Shape) -> Any:
+def make_repair_row(multiply: Any, shape: Shape) -> Any:
     """Function for rows that are long, or whose products are not to be trusted.
 
     Parameters
@@ -97,14 +94,14 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
 
     @compile_kernel(*shape, saved=False, **INNER)
     def multiply_segments(  # type: ignore[no-untyped-def]
-        table, entries, start, stop, segment, priors, prior_at, products, at, sums
+        tables, entries, start, stop, segment, prior_at, products, at, sums
     ):
         """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
         exponent, last = 0, start
         # there is room for one row more than the batch has
         bounded = products.size - padded
         for f in range(padded):
-            products[at + f] = priors[prior_at + f]
+            products[at + f] = tables.priors[prior_at + f]
             products[bounded + f] = 0.0
         while last < stop:
             if last > start:
@@ -112,37 +109,22 @@ def make_mend_row(multiply: Any, shape: Shape) -> Any:
             first, last = last, min(last + segment, stop)
             for column in range(0, padded, panel):
                 multiply(
-                    table, entries, first, last, padded, column, products, at + column,
+                    tables.rows, entries, first, last, padded, column, products, at + column,
                     products, at + column, -1.0, sums, 0,
                 )  # fmt: skip
         total, lost = _drop_lost(products, at, bounded, padded)
         return total, lost, exponent
 
     @compile_kernel(*shape, saved=False, **INNER)
-    def mend_row(  # type: ignore[no-untyped-def]
-        entries, start, stop, stratum, table, priors, levels, log_priors, log_factors,
-        products, at, sums,
-    ):  # fmt: skip
+    def repair_row(entries, start, stop, stratum, tables, products, at, sums):  # type: ignore[no-untyped-def]
         """Products of one row, what is lost set to 0; returns their sum, and the logarithm of a factor taken out."""
         for segment in (LONG, SHORT):
             if stop - start > segment or segment == SHORT:
                 total, lost, exponent = multiply_segments(
-                    table,
-                    entries,
-                    start,
-                    stop,
-                    segment,
-                    priors,
-                    stratum * padded,
-                    products,
-                    at,
-                    sums,
+                    tables, entries, start, stop, segment, stratum * padded, products, at, sums
                 )
                 if total > MARGIN * lost:
                     return total, exponent * LOG_2
-        log = _find_posterior(
-            entries, start, stop, stratum, levels, log_priors, log_factors, products, at
-        )
-        return 1.0, log
+        return 1.0, _find_posterior(entries, start, stop, stratum, tables, products, at)
 
-    return mend_row
+    return repair_row

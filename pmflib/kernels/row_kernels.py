@@ -1,8 +1,8 @@
 """EM row kernels: products of scaled probabilities, with exact logarithms where products would vanish.
 
 A row is a list of table rows to multiply. A table row belongs to a level, or to a combination of levels of a few
-neighbouring variables (an entry); it is scaled so that its largest probability is 1. Dense and sparse samples are
-turned into the same lists, so their results agree to the bit.
+neighbouring variables (an entry); it is scaled so that its largest probability is 1. Dense and sparse samples become
+the same lists, so their results agree to the bit.
 """
 
 import math
@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from pmflib.kernels.em_arguments import Shape
 from pmflib.kernels.em_segments import (
     INNER,
     LONG,
@@ -19,33 +18,25 @@ from pmflib.kernels.em_segments import (
     OUTER,
     THRESHOLD,
     UNCOUNTED,
-    Shape,
-    make_mend_row,
+    make_repair_row,
 )
 from pmflib.kernels.llvm.lanes import ROWS, Lanes, make_lanes
 from pmflib.kernels.llvm.plain_lanes import make_plain_lanes
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
-ALIKE = np.empty(0, np.int32)
-"""Strata of rows that all have the same prior."""
-
 
 class RowKernels(NamedTuple):
-    """Functions for tables of one width.
-
-    They take samples as lists of table rows (`pmflib.kernels.em_lists`), and strata: which prior each has, int32
-    (n_rows,), or `ALIKE`. Then the model: table (n_entries * padded,), priors (n_strata * padded,), levels, log_priors
-    and log_factors, as `pmflib.kernels.em_tables.fill_tables` leaves them; then work space: products ((n_batch + 1) *
-    padded,), sums (n_batch * n_panels * width,), totals (n_batch * n_panels,), logs and scales (n_batch,), all float64,
-    n_batch a multiple of 8.
-    """
+    """Functions for tables of one width."""
 
     add_statistics: Callable[..., Any]
-    """(entries, starts, stops, strata, weights, weighted, *model, *work, mass, state_mass, fractions, exponents) ->
-    log-likelihood under the scaled model, nats; without weighted, weights are not looked at, and most of the result is
-    left in fractions and exponents, as `pmflib.kernels.llvm.lanes.Lanes.divide` does."""
+    """(lists, weights, weighted, tables, work, masses) -> log-likelihood under the scaled model, nats. lists: `Lists`.
+    weights: float64 (n_rows,), read only if weighted, a bool. tables: `Tables`. work: `Work`. masses: `Masses`, grow.
+    Without weights, most of the log-likelihood is left in the fractions and exponents of the masses, as
+    `pmflib.kernels.llvm.lanes.Lanes.divide` does."""
     score: Callable[..., Any]
-    """(entries, starts, stops, strata, *model, *work, log_scales, log_scale, log_probs, posteriors)."""
+    """(lists, tables, work, log_scales, log_scale, log_probs, posteriors). log_scales: float64 (n_entries,), what was
+    taken out of each entry, nats, and log_scale, a float, out of the priors. Filled are log_probs, float64 (n_rows,),
+    and posteriors, (n_rows, rank), or (n_rows, 0) for none."""
 
 
 @lru_cache
@@ -78,17 +69,16 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
     panel = width * n_vectors
     padded = panel * n_panels
     multiply, add_lanes = lanes.multiply, lanes.add_lanes
-    mend_row = make_mend_row(multiply, shape)
+    repair_row = make_repair_row(multiply, shape)
 
     @compile_kernel(*shape, saved=False, **INNER, forceinline=True)
-    def multiply_batch(  # type: ignore[no-untyped-def]
-        entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors, log_factors,
-        products, sums, totals, logs, scales,
-    ):  # fmt: skip
+    def multiply_batch(lists, begin, n_rows, tables, work):  # type: ignore[no-untyped-def]
         """Fill products, totals and scales of rows ``begin + s``: a scale is 0 for a row with nothing observed, or 1.
 
         Where it returns True, totals lack a factor exp(logs).
         """
+        entries, starts, stops, strata = lists
+        products, sums, totals, logs, scales = work
         n_batch = logs.size
         for s in range(n_rows):
             start, stop, at = starts[begin + s], stops[begin + s], s * padded
@@ -96,13 +86,14 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
             scales[s] = start < stop
             for p in range(n_panels):
                 if stop - start > LONG:
-                    # left to be mended, as its total is 0
+                    # left to be repaired, as its total is 0
                     for k in range(width):
                         sums[(p * n_batch + s) * width + k] = 0.0
                     continue
                 multiply(
-                    table, entries, start, stop, padded, p * panel, priors, prior_at + p * panel,
-                    products, at + p * panel, THRESHOLD, sums, (p * n_batch + s) * width,
+                    tables.rows, entries, start, stop, padded, p * panel,
+                    tables.priors, prior_at + p * panel, products, at + p * panel, THRESHOLD,
+                    sums, (p * n_batch + s) * width,
                 )  # fmt: skip
         doubtful = 0
         for s in range(0, n_batch * n_panels, ROWS):
@@ -116,10 +107,10 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
             logs[s] = 0.0
             if not totals[s] > MARGIN * THRESHOLD:
                 stratum = strata[begin + s] if strata.size else 0
-                totals[s], logs[s] = mend_row(
-                    entries, starts[begin + s], stops[begin + s], stratum, table, priors, levels,
-                    log_priors, log_factors, products, s * padded, sums,
-                )  # fmt: skip
+                start, stop = starts[begin + s], stops[begin + s]
+                totals[s], logs[s] = repair_row(
+                    entries, start, stop, stratum, tables, products, s * padded, sums
+                )
         return True
 
     return multiply_batch
@@ -132,31 +123,26 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
     divide, spread = lanes.divide, lanes.spread
 
     @compile_kernel(*shape, **(OUTER if plain else UNCOUNTED))
-    def add_statistics(  # type: ignore[no-untyped-def]
-        entries, starts, stops, strata, weights, weighted, table, priors, levels, log_priors,
-        log_factors, products, sums, totals, logs, scales, mass, state_mass, fractions, exponents,
-    ):  # fmt: skip
+    def add_statistics(lists, weights, weighted, tables, work, masses):  # type: ignore[no-untyped-def]
+        starts, totals, logs, scales = lists.starts, work.totals, work.logs, work.scales
         log_likelihood = 0.0
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
-            mended = multiply_batch(
-                entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors,
-                log_factors, products, sums, totals, logs, scales,
-            )  # fmt: skip
+            repaired = multiply_batch(lists, begin, n_rows, tables, work)
             if weighted:
                 for s in range(n_rows):
                     scales[s] *= weights[begin + s]
                     log_likelihood += scales[s] * math.log(totals[s])
-            if mended:
+            if repaired:
                 for s in range(n_rows):
                     log_likelihood += scales[s] * logs[s]
             for s in range(n_rows, scales.size):
                 scales[s] = 0.0
-            divide(scales, totals, scales.size, fractions, exponents)
+            divide(scales, totals, scales.size, masses.fractions, masses.exponents)
             for p in range(n_panels):
                 spread(
-                    mass, entries, starts, stops, begin, n_rows, padded, p * panel,
-                    products, scales, state_mass,
+                    masses.by_entry, lists.entries, starts, lists.stops, begin, n_rows,
+                    padded, p * panel, work.products, scales, masses.by_state,
                 )  # fmt: skip
         return log_likelihood
 
@@ -167,19 +153,15 @@ def _make_score(multiply_batch: Any, shape: Shape) -> Any:
     padded = shape[0] * shape[1] * shape[2]
 
     @compile_kernel(*shape, **(OUTER if shape[3] else UNCOUNTED))
-    def score(  # type: ignore[no-untyped-def]
-        entries, starts, stops, strata, table, priors, levels, log_priors, log_factors,
-        products, sums, totals, logs, scales, log_scales, log_scale, log_probs, posteriors,
-    ):  # fmt: skip
+    def score(lists, tables, work, log_scales, log_scale, log_probs, posteriors):  # type: ignore[no-untyped-def]
+        entries, starts, stops, _ = lists
+        products, _, totals, logs, scales = work
         for begin in range(0, starts.size, scales.size):
             n_rows = min(scales.size, starts.size - begin)
-            mended = multiply_batch(
-                entries, starts, stops, strata, begin, n_rows, table, priors, levels, log_priors,
-                log_factors, products, sums, totals, logs, scales,
-            )  # fmt: skip
+            repaired = multiply_batch(lists, begin, n_rows, tables, work)
             for s in range(n_rows):
                 start, stop = starts[begin + s], stops[begin + s]
-                log_prob = math.log(totals[s]) + (logs[s] if mended else 0.0)
+                log_prob = math.log(totals[s]) + (logs[s] if repaired else 0.0)
                 for i in range(start, stop):
                     log_prob += log_scales[entries[i]]
                 log_probs[begin + s] = log_prob + log_scale if start < stop else 0.0

@@ -9,9 +9,9 @@ import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.hashing import mix_hashes
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.solvers.pairs.checks import FLOOR
 
 MEASURES = (
     "cells",
@@ -36,7 +36,7 @@ class HeldOutScores:
     sums
         float64 of shape (n_variables, len(MEASURES)); the errors stay 0 for a variable without values.
     log_likelihood
-        Of whole rows, before anything was hidden; nats.
+        Sum over whole rows, before anything is hidden; nats.
     n_rows
         Number of samples.
     """
@@ -90,10 +90,17 @@ class HeldOutScores:
                 out[f"{who}mae"] = total[f"{who}absolute_error"] / n_ordinal
         return out
 
+    def to_json(self, schema: Schema) -> dict[str, dict[str, float]]:
+        """Sums by name of the variable and of the measure, plain JSON types."""
+        return {
+            variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
+            for variable, sums in zip(schema.variables, self.sums, strict=True)
+        }
+
 
 @dataclass(frozen=True)
 class FoldSplit:
-    """Which folds train, which choose, which judge."""
+    """Folds for training, for choosing and for the final scores."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
@@ -184,8 +191,8 @@ def score_hidden(
 def _mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
     """Product of posteriors (n_rows, rank) and a factor, transposed: (n_rows, cardinality).
 
-    State by state, as in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on where
-    in memory an array has come to lie, which on a worker is anywhere in a message.
+    State by state, for in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on the
+    alignment of an array in memory, which on a worker is that of a part of a message.
     """
     mixed = np.zeros((len(posteriors), len(factor)))
     for state in range(factor.shape[1]):

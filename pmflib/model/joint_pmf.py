@@ -1,4 +1,4 @@
-"""The fitted joint PMF, and every question one can ask it."""
+"""The fitted joint PMF: probabilities, predictions, marginals, samples."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
-from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
 
 KIND = "joint PMF"
+"""Attribute ``kind`` of the Zarr group of a model."""
 
 BATCH_ROWS = 65_536
-"""Rows answered at a time, so that memory does not grow with the question."""
+"""Rows worked on at a time, so that memory does not grow with the table."""
 
-MAX_CELLS = 1 << 26
-"""Cells of the largest marginal that is spelled out."""
+MAX_MARGINAL_CELLS = 1 << 26
+"""Cells of the largest marginal that is computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class JointPMF:
     schema
         Variables and their levels.
     origin
-        How the model was made, plain JSON types.
+        Facts on how the model was fitted, plain JSON types.
 
     Raises
     ------
@@ -58,7 +59,7 @@ class JointPMF:
         expected = (self.schema.n_levels, self.prior.size)
         if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
             raise PmfError(
-                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema asks for "
+                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema needs "
                 f"({self.schema.n_levels}, rank) and (rank,), rank at least 1"
             )
         for name, values in (("prior", self.prior), ("factors", self.factors)):
@@ -84,7 +85,7 @@ class JointPMF:
         """Conditional PMF of a variable given the latent state, (cardinality, rank), columns sum to 1."""
         return self.factors[self.schema.rows_of(variable)]
 
-    def _answer(
+    def _infer_states(
         self, table: object, hidden: int | None = None, *, want_posteriors: bool = True
     ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
         """Posteriors and log-probabilities, a batch of rows at a time; one variable may be hidden."""
@@ -122,7 +123,7 @@ class JointPMF:
         SchemaError
             If the table does not fit the schema.
         """
-        parts = [log_probs for _, _, log_probs in self._answer(table, want_posteriors=False)]
+        parts = [log_probs for _, _, log_probs in self._infer_states(table, want_posteriors=False)]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def posterior(self, table: object) -> FloatArray:
@@ -132,7 +133,7 @@ class JointPMF:
         -------
         float64 of shape (n_rows, rank), rows sum to 1; the prior for a row with nothing observed.
         """
-        parts = [posteriors for _, posteriors, _ in self._answer(table)]
+        parts = [posteriors for _, posteriors, _ in self._infer_states(table)]
         return np.concatenate(parts) if parts else np.empty((0, self.rank))
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
@@ -141,7 +142,7 @@ class JointPMF:
         Parameters
         ----------
         table
-            As for `log_prob`; the variable's own column is not looked at, and may be absent.
+            As for `log_prob`; the variable's own column is ignored, and may be absent.
         variable
             Name or place.
 
@@ -156,7 +157,7 @@ class JointPMF:
         """
         place = self.schema.position(variable)
         factor = self.factor(place)
-        parts = [posteriors @ factor.T for _, posteriors, _ in self._answer(table, place)]
+        parts = [posteriors @ factor.T for _, posteriors, _ in self._infer_states(table, place)]
         return np.concatenate(parts) if parts else np.empty((0, len(factor)))
 
     def predict(self, table: object, variable: str | int) -> IntArray:
@@ -193,7 +194,7 @@ class JointPMF:
         The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
         """
         codes = self._encode(table).copy()
-        for rows, posteriors, _ in self._answer(codes):
+        for rows, posteriors, _ in self._infer_states(codes):
             batch = codes[rows]
             for place in range(self.schema.n_variables):
                 gaps = np.flatnonzero(batch[:, place] < 0)
@@ -217,14 +218,14 @@ class JointPMF:
 
         Returns
         -------
-        float64 with one axis per variable, of its cardinality, in the order asked for; sums to 1.
+        float64 with one axis per variable, of its cardinality, in the order of ``variables``; sums to 1.
 
         Raises
         ------
         SchemaError
             If a variable or level is unknown, or occurs twice.
         MemoryPlanError
-            If the table would have more than ``MAX_CELLS`` cells.
+            If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         places = [self.schema.position(variable) for variable in variables]
         evidence = self._encode_evidence(given or {})
@@ -233,10 +234,10 @@ class JointPMF:
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
             )
         cells = math.prod(int(self.schema.cardinalities[place]) for place in places)
-        if cells > MAX_CELLS:
+        if cells > MAX_MARGINAL_CELLS:
             raise MemoryPlanError(
-                f"the marginal of {len(places)} variables has {cells} cells, above {MAX_CELLS}; "
-                "ask for fewer variables, or use log_prob or sample"
+                f"the marginal of {len(places)} variables has {cells} cells, above {MAX_MARGINAL_CELLS}; "
+                "name fewer variables, or use log_prob or sample"
             )
         row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)
         for place, code in evidence.items():

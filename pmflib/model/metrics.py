@@ -1,4 +1,4 @@
-"""How far an estimate is from the truth: factors up to permutation, tensors, values and labels."""
+"""Distances of an estimate from the truth: factors up to permutation, tensors, values and labels."""
 
 from functools import reduce
 from itertools import pairwise
@@ -8,7 +8,8 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
 
-MAX_CELLS = 10_000_000
+MAX_JOINT_CELLS = 10_000_000
+"""Cells of the largest joint distribution that `relative_error` forms by default."""
 
 
 def _check_pair(
@@ -30,7 +31,7 @@ def _check_pair(
 def match_factors(
     prior_a: FloatArray, factors_a: FloatArray, prior_b: FloatArray, factors_b: FloatArray
 ) -> IntArray:
-    """Find which latent state of one model is which of another.
+    """Match the latent states of one model with those of another.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def match_factors(
 
     Returns
     -------
-    int64 of shape (rank_a,): ``factors_b[:, answer[f]]`` belongs to ``factors_a[:, f]``. Of unequal
+    int64 of shape (rank_a,): ``factors_b[:, match[f]]`` belongs to ``factors_a[:, f]``. Of unequal
     ranks the smaller is matched; a state of `a` left without a partner has -1.
 
     Raises
@@ -64,7 +65,7 @@ def match_factors(
     columns_a, columns_b = np.vstack([prior_a, factors_a]), np.vstack([prior_b, factors_b])
     squares_a, squares_b = np.sum(columns_a**2, axis=0), np.sum(columns_b**2, axis=0)
     cost = squares_a[:, None] + squares_b - 2 * columns_a.T @ columns_b
-    # SciPy takes longer to load than all of this package
+    # loaded on first use: SciPy takes longer to load than all of this package
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(cost)
@@ -105,7 +106,7 @@ def factor_mse(
     estimate_factors, true_factors
         Shape (n_levels, rank).
     n_variables
-        How many variables the rows of the factors belong to.
+        Number of variables that the rows of the factors belong to.
 
     Returns
     -------
@@ -177,7 +178,7 @@ def published_factor_mse(
 
 def _spread(factors: FloatArray, offsets: IntArray) -> FloatArray:
     """Column-wise Kronecker product of the variables' factors, shape (cells, rank)."""
-    blocks = [factors[begin:end] for begin, end in pairwise(offsets)]
+    blocks = [factors[first:last] for first, last in pairwise(offsets)]
     start = np.ones((1, factors.shape[1]))
     return reduce(
         lambda left, right: (left[:, None] * right).reshape(-1, left.shape[1]), blocks, start
@@ -191,7 +192,7 @@ def relative_error(
     true_factors: FloatArray,
     offsets: IntArray,
     *,
-    max_cells: int = MAX_CELLS,
+    max_cells: int = MAX_JOINT_CELLS,
 ) -> float:
     """Distance of two full joint distributions, relative to the norm of the true one.
 

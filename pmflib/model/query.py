@@ -15,7 +15,7 @@ from pmflib.model import JointPMF
 
 @dataclass(frozen=True)
 class Question:
-    """Which variables, given which levels of others."""
+    """Variables whose joint PMF is wanted, and levels of others that are given."""
 
     targets: tuple[str, ...]
     given: Mapping[str | int, str]
@@ -28,7 +28,7 @@ def parse_question(text: str) -> Question:
     ----------
     text
         ``TARGET[, TARGET ...] [given NAME=LEVEL [and NAME=LEVEL ...]]``; a name or level that holds a comma, an equals
-        sign or a word "given" or "and" stands in double quotes.
+        sign or a word "given" or "and" is put in double quotes.
 
     Raises
     ------
@@ -50,10 +50,10 @@ def parse_question(text: str) -> Question:
     def restore(part: str) -> str:
         return re.sub("\0(\\d+)\0", lambda match: kept[int(match[1])], part.strip())
 
-    asked, *evidence = re.split(
+    wanted, *evidence = re.split(
         r"\s+given(?:\s+|$)", re.sub(r'"([^"]*)"', set_aside, text), maxsplit=1
     )
-    targets = tuple(restore(part) for part in asked.split(","))
+    targets = tuple(restore(part) for part in wanted.split(","))
     given: dict[str | int, str] = {}
     for part in re.split(r"\s+and\s+|,", evidence[0]) if evidence else []:
         name, equals, level = part.partition("=")

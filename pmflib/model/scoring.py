@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.solvers.pairs.checks import FLOOR
 
 
 def score_samples(
@@ -57,14 +57,14 @@ def score_samples(
 def answer_questions(
     codes: IntArray, variables: IntArray, truths: IntArray, model: JointPMF
 ) -> dict[str, pa.Array]:
-    """Predict one variable of each sample from its others (what would this user say to that?).
+    """Predict one variable of each sample from its others.
 
     Parameters
     ----------
     codes
         Shape (n_questions, n_variables): what is known of the sample, -1 where nothing is.
     variables
-        int64 of shape (n_questions,): variable asked for in each row; its own column is not looked at.
+        int64 of shape (n_questions,): variable to predict in each row; its own column is ignored.
     truths
         Codes of the true answers, -1 where not known; shape (n_questions,).
     model

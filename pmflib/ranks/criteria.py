@@ -11,14 +11,14 @@ import numpy as np
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.solvers.pairs.checks import FLOOR
 
 MAX_COMPOSITE = 4000
-"""Entries of prior and factors whose information matrix `score_composite` takes apart."""
+"""Entries of prior and factors whose information matrix `score_composite` decomposes."""
 
-# Eigenvalues below this share of the largest are directions that the pairs do not tell.
-_CUT = 1e-9
+EIGENVALUE_SHARE = 1e-9
+"""Share of the largest eigenvalue below which a direction of the parameters is not determined by the pairs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Criteria:
     log_likelihood
         Of all samples, nats.
     entropy
-        Of the posteriors of the latent state, nats, summed: 0 where every sample tells its state.
+        Of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
     """
 
     n_parameters: int
@@ -66,7 +66,7 @@ class CompositeCriteria:
     ----------
     n_effective
         Effective number of parameters: tr(J H^-1), H the information of the pairs as if each were a
-        sample of its own, J the variance of their score. Pairs of one sample hang together, so that
+        sample of its own, J the variance of their score. Pairs of one sample depend on each other, so that
         it is above the number of parameters.
     n_rows
         Samples counted.
@@ -89,14 +89,14 @@ class CompositeCriteria:
         return -2 * self.log_likelihood + self.n_effective * math.log(max(self.n_rows, 1))
 
 
-def count_parameters(model: JointPMF, answers: IntArray | None = None) -> int:
+def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> int:
     """Count the free parameters of a model.
 
     Parameters
     ----------
     model
         The model.
-    answers
+    level_counts
         int64 of shape (n_levels,): samples that hold each level. A level that none holds is no
         parameter; None takes every level as seen.
 
@@ -108,9 +108,9 @@ def count_parameters(model: JointPMF, answers: IntArray | None = None) -> int:
     Raises
     ------
     SchemaError
-        If answers has another shape.
+        If level_counts has another shape.
     """
-    free = _find_free(model, answers)
+    free = _find_free(model, level_counts)
     kept = model.prior > 0
     by_variable = np.add.reduceat(free[:, kept], model.schema.offsets[:-1], axis=0, dtype=np.int64)
     return int(kept.sum()) - 1 + int(np.maximum(by_variable - 1, 0).sum())
@@ -139,7 +139,7 @@ def score_samples(model: JointPMF, table: object) -> Criteria:
     codes = model.schema.encode(table)
     codes = codes[(codes >= 0).any(axis=1)]
     offsets = model.schema.offsets
-    answers = np.concatenate(
+    level_counts = np.concatenate(
         [
             np.bincount(column[column >= 0], minlength=size)
             for column, size in zip(codes.T, np.diff(offsets), strict=True)
@@ -148,7 +148,7 @@ def score_samples(model: JointPMF, table: object) -> Criteria:
     posteriors = model.posterior(codes)
     entropy = -float((posteriors * np.log(np.maximum(posteriors, FLOOR))).sum())
     likelihood = float(model.log_prob(codes).sum())
-    return Criteria(count_parameters(model, answers), len(codes), likelihood, entropy)
+    return Criteria(count_parameters(model, level_counts), len(codes), likelihood, entropy)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
@@ -159,8 +159,8 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     model
         Fitted to these counts by the pairwise composite likelihood (`fit` with method "auto").
     counts
-        Of at least two folds with pairs: the spread of their scores tells how pairs of one sample
-        hang together. More folds, a surer number.
+        Of at least two folds with pairs: the spread of their scores shows how pairs of one sample
+        depend on each other. More folds, a surer number.
 
     Raises
     ------
@@ -202,21 +202,21 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     # at an optimum the scores sum to 0; what is left of them is not spread
     spread = scores - scores.mean(axis=0)
     values, vectors = np.linalg.eigh(_take_information(model, total))
-    told = values > _CUT * values.max(initial=0.0)
-    moved = spread @ vectors[:, told]
-    n_effective = float((moved**2 / values[told]).sum()) * len(tables) / (len(tables) - 1)
+    kept = values > EIGENVALUE_SHARE * values.max(initial=0.0)
+    moved = spread @ vectors[:, kept]
+    n_effective = float((moved**2 / values[kept]).sum()) * len(tables) / (len(tables) - 1)
     return CompositeCriteria(n_effective, int(counts.n_rows.sum()), float(np.vdot(total, logs)))
 
 
-def _find_free(model: JointPMF, answers: IntArray | None) -> BoolArray:
+def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
     """Entries of the factors that are parameters."""
     free = model.factors > 0
-    if answers is not None:
-        if answers.shape != (model.schema.n_levels,):
+    if level_counts is not None:
+        if level_counts.shape != (model.schema.n_levels,):
             raise SchemaError(
-                f"answers has shape {answers.shape}; the schema has {model.schema.n_levels} levels"
+                f"level_counts has shape {level_counts.shape}; the schema has {model.schema.n_levels} levels"
             )
-        free &= (answers > 0)[:, None]
+        free &= (level_counts > 0)[:, None]
     return free
 
 

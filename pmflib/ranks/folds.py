@@ -6,28 +6,50 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
-from pmflib.solvers.numeric.rotation import improve_root, root_of, turn_nonnegative
-from pmflib.solvers.pairs.checks import Parameters, normalise_blocks, spread_pairs
+from pmflib.level_blocks import spread_pairs
+from pmflib.solvers.numeric.rotation import improve_root, root_of, rotate_nonnegative
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.pairs.spectral_rank import count_confirmed
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
-from pmflib.solvers.pairs.symnmf import impute_pairs
+from pmflib.solvers.pairs.symnmf import impute_pairs, read_parameters
 from pmflib.solvers.result import SolverResult
 
-# Iterations that each start gets before the best of them goes on alone.
-_TRIED = 6
-_ITERATIONS = 60
-# Of symmetric NMF, which need not settle to be a good start.
-_REFINED = 3
-_TURN_TOL = 1e-4
-_TOL = 5e-5
-# Share of the shaken marginals mixed into every start: states that came out equal part again.
-_OPENING = 0.02
+
+@dataclass(frozen=True)
+class RankFitSettings:
+    """Limits of the fits that ranks are judged by: ranks need to be put in order, not fitted to the last digit.
+
+    All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
+
+    Parameters
+    ----------
+    tried_iterations
+        Updates that each start gets before the best of them goes on alone.
+    iterations
+        Limit of the updates of that one.
+    tol
+        Relative fall of the loss below which it has converged.
+    root_steps, rotation_tol
+        Of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and the
+        relative change that its rotation stops at.
+    opened_share
+        Share of perturbed marginals that is mixed into that start, so that states that came out equal part again.
+    """
+
+    tried_iterations: int = 6
+    iterations: int = 60
+    tol: float = 5e-5
+    root_steps: int = 3
+    rotation_tol: float = 1e-4
+    opened_share: float = 0.02
+
+
+SETTINGS = RankFitSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +76,10 @@ class RankFold:
 
     @classmethod
     def of_round(cls, dealt: Round) -> RankFold:
-        """What a round of folds has to fit and to hold out."""
+        """Take what a round of folds has to fit and to hold out."""
         rest = dealt.training
         return cls(
-            Marginals.from_counts(rest), estimate_singles(rest), dealt.held_out, _guess(dealt)
+            Marginals.from_counts(rest), estimate_singles(rest), dealt.held_out, _guess_rank(dealt)
         )
 
     @property
@@ -75,7 +97,7 @@ class RankFit:
     parameters
         Prior (rank,) and factors (n_levels, rank).
     loss
-        As of `fit_composite`: comparable under one pseudo_count.
+        As of `fit_composite`: comparable under one pseudo-count.
     scores
         float64 of shape (n_parts,): held-out log-likelihood of each part's pairs, nats, the sum.
     """
@@ -85,8 +107,8 @@ class RankFit:
     scores: FloatArray
 
 
-def _guess(dealt: Round) -> int:
-    """The larger of what two splits of the variables tell."""
+def _guess_rank(dealt: Round) -> int:
+    """Count the directions that held-out pairs confirm across two splits of the variables, and take the larger."""
     offsets = dealt.training.schema.offsets
     training, held_out = dealt.training.tables.sum(axis=0), dealt.held_out.sum(axis=0)
     variables = np.arange(offsets.size - 1)
@@ -97,7 +119,7 @@ def _guess(dealt: Round) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RankJob:
-    """What `fit_rank` does on a fold.
+    """Work of `fit_rank` on a fold.
 
     Parameters
     ----------
@@ -128,38 +150,37 @@ def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
 
     Returns
     -------
-    The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or shaken
+    The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or perturbed
     marginals where that cannot have the rank.
     """
     fold, job = work
     rank = job.rank
     starts = [_move(fold, each, rank) for each in job.near]
     if not any(each[0].size == rank for each in job.near):
-        starts.append(_begin(fold, rank, job.seed))
-    tried = [_raise(fold, start, job.pseudo_count, _TRIED) for start in starts]
+        starts.append(_start_from_symnmf(fold, rank, job.seed))
+    tried = [_raise(fold, start, job.pseudo_count, SETTINGS.tried_iterations) for start in starts]
     best = min(tried, key=lambda each: each.loss_history[-1])
-    found = _raise(fold, (best.prior, best.factors), job.pseudo_count, _ITERATIONS)
+    found = _raise(fold, (best.prior, best.factors), job.pseudo_count, SETTINGS.iterations)
     parameters = found.prior, found.factors
     return RankFit(parameters, found.loss_history[-1], score_pairs(fold.held_out, parameters))
 
 
-def _begin(fold: RankFold, rank: int, seed: int) -> Parameters:
-    """Symmetric NMF, opened by shaken marginals; these alone where it cannot have the rank."""
+def _start_from_symnmf(fold: RankFold, rank: int, seed: int) -> Parameters:
+    """Symmetric NMF, opened by perturbed marginals; these alone where it cannot have the rank."""
     rng = np.random.default_rng([seed, rank])
     marginals, offsets = fold.marginals, fold.marginals.offsets
-    shaken = start_random(fold.singles, offsets, rank=rank, rng=rng)
+    uniform, perturbed = start_random(fold.singles, offsets, rank=rank, rng=rng)
     if not 1 < rank <= offsets[-1]:
-        return shaken
+        return uniform, perturbed
     filled = impute_pairs(marginals.pairs, offsets, marginals.observed, rank=rank)
     known = spread_pairs(marginals.observed, offsets)
     root = root_of(filled, rank)
-    for _ in range(_REFINED):
+    for _ in range(SETTINGS.root_steps):
         root = improve_root(np.where(known, filled, root @ root.T), root)
-    turned, _ = turn_nonnegative(root, tol=_TURN_TOL)
-    factors = normalise_blocks(turned, offsets, fold.singles[:, None])
-    prior = (np.add.reduceat(turned, offsets[:-1], axis=0) ** 2).mean(axis=0)
-    begun = prior / prior.sum(), factors
-    return open_start(begun, shaken[1], prior_share=_OPENING, factor_share=_OPENING)
+    rotated, _ = rotate_nonnegative(root, tol=SETTINGS.rotation_tol)
+    found = read_parameters(rotated, offsets, fold.singles)
+    share = SETTINGS.opened_share
+    return open_start(found, perturbed, prior_share=share, factor_share=share)
 
 
 def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
@@ -177,7 +198,7 @@ def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
     return parameters
 
 
-def _raise(fold: RankFold, begun: Parameters, pseudo_count: float, max_iter: int) -> SolverResult:
+def _raise(fold: RankFold, start: Parameters, pseudo_count: float, max_iter: int) -> SolverResult:
     return raise_likelihood(
-        fold.marginals, fold.singles, begun, pseudo_count, max_iter=max_iter, tol=_TOL
+        fold.marginals, fold.singles, start, pseudo_count, max_iter=max_iter, tol=SETTINGS.tol
     )

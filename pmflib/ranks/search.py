@@ -1,4 +1,4 @@
-"""The search over ranks: which to fit next, which to fit again, and when the choice stands."""
+"""The search over ranks: which to fit next, which to fit again, and when the choice is settled."""
 
 from __future__ import annotations
 
@@ -11,44 +11,37 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, Parameters
 from pmflib.ranks.folds import RankFit, RankFold, RankJob, fit_rank
-from pmflib.solvers.pairs.checks import Parameters
-
-# Ranks are told apart one by one up to here, then in steps of a tenth.
-_FINE = 30
-_STEP = 1.1
-# Rounds of fitting again what is close, that is within so many standard errors.
-_ROUNDS = 4
-_CLOSE = 8.0
-# Longest step of the search, in places of the ladder: doubles the rank where these are coarse.
-_STRIDE = 8
+from pmflib.selection.comparison import Comparison, ScoredCandidate, compare, compare_folds
 
 
 @dataclass(frozen=True)
-class RankScore:
-    """One point of the curve.
+class SearchSettings:
+    """Limits of the search. All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
 
     Parameters
     ----------
-    rank, pseudo_count
-        Latent states, and the mean pseudo-count per level and state.
-    score
-        Held-out log-likelihood per pair of answers, nats.
-    below_best
-        Score of the best rank of the curve minus this one.
-    error
-        Standard error of that difference over the folds; 0 for the best rank itself.
-    unsettled
-        What fitting once more has just raised the score by: smaller differences mean nothing.
+    finest
+        Rank up to which every rank may be chosen; above, ranks grow by ``step``.
+    step
+        Ratio of neighbouring ranks above ``finest``: scores of nearer ranks hardly differ.
+    rounds
+        Limit of how often ranks close to the best are fitted again.
+    close
+        Standard errors below the best up to which a rank is fitted again: better fits may change the order.
+    longest_step
+        Longest step of the search, in places of the ladder: eight steps of a tenth double the rank.
     """
 
-    rank: int
-    pseudo_count: float
-    score: float
-    below_best: float
-    error: float
-    unsettled: float
+    finest: int = 30
+    step: float = 1.1
+    rounds: int = 4
+    close: float = 8.0
+    longest_step: int = 8
+
+
+SETTINGS = SearchSettings()
 
 
 def make_ladder(limit: int) -> list[int]:
@@ -59,34 +52,14 @@ def make_ladder(limit: int) -> list[int]:
     limit
         Largest rank, at least 1.
     """
-    ladder = list(range(1, min(limit, _FINE) + 1))
+    ladder = list(range(1, min(limit, SETTINGS.finest) + 1))
     while ladder[-1] < limit:
-        ladder.append(min(limit, math.ceil(_STEP * ladder[-1])))
+        ladder.append(min(limit, math.ceil(SETTINGS.step * ladder[-1])))
     return ladder
 
 
-def compare_paired(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> tuple[float, float]:
-    """Difference of two scores per pair, and its standard error over the folds.
-
-    Parameters
-    ----------
-    better, worse
-        float64 of shape (n_parts,): log-likelihoods of each part's pairs, nats.
-    n_pairs
-        int64 of shape (n_parts,), positive: pairs of each part; two parts or more.
-
-    Returns
-    -------
-    The difference of the means over all pairs, and the error of this ratio of two sums.
-    """
-    total = float(n_pairs.sum())
-    mean = float((better - worse).sum()) / total
-    spread = (better - worse) - mean * n_pairs
-    return mean, math.sqrt(float(spread @ spread) * n_pairs.size / (n_pairs.size - 1)) / total
-
-
 class RankSearch:
-    """Fits of ranks on the same folds, under one pseudo_count.
+    """Fits of ranks on the same folds, under one pseudo-count.
 
     Parameters
     ----------
@@ -111,7 +84,7 @@ class RankSearch:
         client: Any = None,
     ) -> None:
         # loads the configuration's library, which a fit of counts has no use for
-        from pmflib.running.parallel import send_items
+        from pmflib.running.maps import send_items
 
         self.folds = folds
         self.ladder = list(ladder)
@@ -122,12 +95,12 @@ class RankSearch:
         self._sent = send_items(client, folds)
         self._n_pairs = np.concatenate([fold.n_pairs for fold in folds])
         self._unsettled: dict[int, float] = {}
-        self._begun = 0
+        self._first = 0
 
-    def begin(self, guess: int) -> None:
+    def start(self, guess: int) -> None:
         """Fit the rank of the ladder next to a guess, and the one above."""
-        self._begun = min(bisect.bisect_left(self.ladder, guess), len(self.ladder) - 1)
-        self.fit(self.ladder[self._begun : self._begun + 2])
+        self._first = min(bisect.bisect_left(self.ladder, guess), len(self.ladder) - 1)
+        self.fit(self.ladder[self._first : self._first + 2])
 
     def fit(self, ranks: Iterable[int]) -> None:
         """Fit ranks one after another, all rounds at a time; those fitted before go on from there."""
@@ -146,12 +119,12 @@ class RankSearch:
             self._unsettled[rank] = max(0.0, float(gain))
 
     def settle(self) -> int:
-        """Fit what the choice still hangs on until it stands, and return the rank chosen."""
+        """Fit the ranks that the choice depends on until it no longer changes, and return it."""
         self._fill()
-        for _ in range(_ROUNDS):
+        for _ in range(SETTINGS.rounds):
             before = self.choose(), self.best
             # from above: merged states are the better starts
-            close = [point.rank for point in reversed(self.make_curve()) if _is_close(point)]
+            close = [_rank_of(p) for p in reversed(self.compare().points) if _is_close(p)]
             if len(close) == 1:
                 break
             self.fit(close)
@@ -163,69 +136,81 @@ class RankSearch:
     @property
     def best(self) -> int:
         """Rank of the best score; the least of them."""
-        return max(sorted(self.fits), key=lambda rank: float(self._sums(rank).sum()))
+        return _rank_of(self.compare().best)
 
     def choose(self) -> int:
-        """The least rank that cannot be told from the best."""
-        return min(
-            point.rank
-            for point in self.make_curve()
-            if point.below_best <= point.error + point.unsettled
-        )
+        """The least rank that cannot be distinguished from the best."""
+        return _rank_of(self.compare().chosen)
 
-    def make_curve(self) -> list[RankScore]:
-        """Scores of all ranks fitted, in order."""
-        return [
-            self._make_score(rank, self.pseudo_count, self._sums(rank), self._unsettled[rank])
-            for rank in sorted(self.fits)
-        ]
+    def compare(self) -> Comparison:
+        """Compare all ranks fitted, in order."""
+        ranks = sorted(self.fits)
+        sums = [self._sums(rank) for rank in ranks]
+        return compare(
+            "pair",
+            [{"rank": rank, "pseudo_count": self.pseudo_count} for rank in ranks],
+            [self._score(each) for each in sums],
+            subtract=lambda best, other: compare_folds(sums[best], sums[other], self._n_pairs),
+            unsettled=[self._unsettled[rank] for rank in ranks],
+            rule="least",
+        )
 
     def compare_pseudo_counts(
         self, rank: int, pseudo_counts: Sequence[float]
-    ) -> tuple[float, float, list[RankScore]]:
-        """Fit a rank under other pseudo_counts, and name the best pseudo_count.
+    ) -> tuple[Comparison, float]:
+        """Fit a rank under other pseudo-counts, and compare them with the one at hand.
 
         Returns
         -------
-        The pseudo_count with the best score, but the one at hand unless that is better by more than its
-        standard error; by how much, nats per pair; and the scores of the others.
+        The comparison, whose choice is the pseudo-count at hand unless another is better by more than its standard
+        error; and by how much the choice is better than the one at hand, nats per pair.
         """
-        chosen, ahead, points = self.pseudo_count, 0.0, []
+        sums, chosen, ahead = [self._sums(rank)], 0, 0.0
+        starts = [(fit.parameters,) for fit in self.fits[rank]]
         for pseudo_count in pseudo_counts:
-            starts = [(fit.parameters,) for fit in self.fits[rank]]
-            sums = np.concatenate([fit.scores for fit in self._do(rank, pseudo_count, starts)])
-            points.append(self._make_score(rank, pseudo_count, sums, 0.0))
-            gain, error = compare_paired(sums, self._sums(rank), self._n_pairs)
-            if gain > max(error, ahead):
-                chosen, ahead = pseudo_count, gain
-        return chosen, ahead, points
+            sums.append(
+                np.concatenate([fit.scores for fit in self._do(rank, pseudo_count, starts)])
+            )
+            gain = compare_folds(sums[-1], sums[0], self._n_pairs)
+            if gain.mean > max(gain.error, ahead):
+                chosen, ahead = len(sums) - 1, gain.mean
+        comparison = compare(
+            "pair",
+            [{"rank": rank, "pseudo_count": each} for each in (self.pseudo_count, *pseudo_counts)],
+            [self._score(each) for each in sums],
+            subtract=lambda best, other: compare_folds(sums[best], sums[other], self._n_pairs),
+            rule="first",
+            chosen=chosen,
+        )
+        return comparison, ahead
 
     @property
     def margin(self) -> float:
-        """By how much the closest other rank does worse than the best, nats per pair."""
-        others = [point.below_best for point in self.make_curve() if point.rank != self.best]
+        """Difference between the best rank and the closest other one, nats per pair."""
+        compared = self.compare()
+        others = [each.below_best for each in compared.points if each is not compared.best]
         return min(others, default=math.inf)
 
     def restart(self, pseudo_count: float) -> RankSearch:
-        """Search anew under another pseudo_count, from the fits around the choice."""
+        """Search anew under another pseudo-count, from the fits around the choice."""
         search = copy(self)
         search.pseudo_count = pseudo_count
         fitted = sorted(self.fits)
-        begin, end = fitted.index(self.choose()), fitted.index(self.best)
-        kept = fitted[max(0, begin - 1) : end + 2]
+        first, last = fitted.index(self.choose()), fitted.index(self.best)
+        kept = fitted[max(0, first - 1) : last + 2]
         search.fits = {rank: self.fits[rank] for rank in kept}
         search._unsettled = {}
         search.fit(kept)
-        # what the other pseudo_count changed does not tell how settled a fit is
+        # what another pseudo-count has changed does not show how settled a fit is
         search._unsettled = dict.fromkeys(kept, 0.0)
-        search._begun = self.ladder.index(self.best)
+        search._first = self.ladder.index(self.best)
         return search
 
     def _do(
         self, rank: int, pseudo_count: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
-        from pmflib.running.parallel import map_items
+        from pmflib.running.maps import map_items
 
         work = [
             (fold, RankJob(rank, pseudo_count, near, self._seed))
@@ -233,12 +218,8 @@ class RankSearch:
         ]
         return map_items(self._client, fit_rank, work)
 
-    def _make_score(
-        self, rank: int, pseudo_count: float, sums: FloatArray, unsettled: float
-    ) -> RankScore:
-        below, error = compare_paired(self._sums(self.best), sums, self._n_pairs)
-        score = float(sums.sum() / self._n_pairs.sum())
-        return RankScore(rank, pseudo_count, score, below, error, unsettled)
+    def _score(self, sums: FloatArray) -> float:
+        return float(sums.sum() / self._n_pairs.sum())
 
     def _sums(self, rank: int) -> FloatArray:
         return np.concatenate([fit.scores for fit in self.fits[rank]])
@@ -249,19 +230,22 @@ class RankSearch:
             self.fit([wanted])
 
     def _find_gap(self) -> int | None:
-        """Rank whose fit the choice asks for, if any."""
+        """Rank that has to be fitted before the choice can be made, if any."""
         places = [self.ladder.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.ladder.index(self.best), self.ladder.index(self.choose())
         if best == places[-1] and best + 1 < len(self.ladder) and self._still_rises():
             return self.ladder[
-                min(best + min(max(1, best - self._begun), _STRIDE), len(self.ladder) - 1)
+                min(
+                    best + min(max(1, best - self._first), SETTINGS.longest_step),
+                    len(self.ladder) - 1,
+                )
             ]
         for low in (best, chosen - 1):
             above = [place for place in places if place > low]
             below = [place for place in places if place <= low]
             if low >= 0 and not below:
                 return self.ladder[
-                    max(0, places[0] - min(max(1, self._begun - places[0]), _STRIDE))
+                    max(0, places[0] - min(max(1, self._first - places[0]), SETTINGS.longest_step))
                 ]
             if above and below and above[0] - below[-1] > 1:
                 return self.ladder[(above[0] + below[-1]) // 2]
@@ -273,10 +257,13 @@ class RankSearch:
         if len(fitted) < 2:
             return True
         last, before = self._sums(fitted[-1]), self._sums(fitted[-2])
-        gain, error = compare_paired(last, before, self._n_pairs)
-        return gain > error
+        return compare_folds(last, before, self._n_pairs).is_distinct
 
 
-def _is_close(point: RankScore) -> bool:
+def _rank_of(point: ScoredCandidate) -> int:
+    return int(point.settings["rank"])
+
+
+def _is_close(point: ScoredCandidate) -> bool:
     """Whether better fits might change the order of a rank and the best."""
-    return point.below_best <= _CLOSE * point.error + point.unsettled
+    return point.below_best <= SETTINGS.close * (point.error or 0.0) + point.unsettled

@@ -1,72 +1,24 @@
-"""Plans made before anything runs: which blocks go together, and whether it all fits in memory."""
+"""Memory that a stage needs, planned before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pmflib.em.row_tables import MAX_TABLE_BYTES
 from pmflib.errors import MemoryPlanError
-from pmflib.store.sample_blocks import BLOCK_BYTES, BlockReference
-
-FAN_IN = 8
-"""Partial results merged at a time."""
-
-MIN_GROUP = 1 << 22
-MAX_GROUP = 1 << 26
-"""Observed cells in a group of blocks, one Dask task: from about ten milliseconds of work to about a second. A task
-costs Dask one to three milliseconds."""
-WANTED_GROUPS = 64
-COUNTING = 4
-"""Coarseness of groups that are counted: that is quicker than an EM pass, and several folds are counted at a time."""
-BLOCK_COST = 1 << 15
-"""What opening a block costs, in observed cells: many small blocks are work too."""
-
-
-def group_blocks(
-    blocks: Sequence[BlockReference], coarseness: int = 1
-) -> list[list[BlockReference]]:
-    """Put consecutive blocks together until a group is worth a task.
-
-    The groups depend on the blocks alone, never on the workers: floating-point sums over them are the same bits
-    wherever they run.
-
-    Parameters
-    ----------
-    blocks
-        In the order of the dataset.
-    coarseness
-        How many times larger groups may be than those of an EM pass.
-
-    Returns
-    -------
-    Groups in order; none for no blocks.
-    """
-    total = sum(block.n_observed + BLOCK_COST for block in blocks)
-    target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS) * coarseness)
-    groups: list[list[BlockReference]] = []
-    filled = target
-    for block in blocks:
-        if filled >= target:
-            groups.append([])
-            filled = 0
-        groups[-1].append(block)
-        filled += block.n_observed + BLOCK_COST
-    return groups
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a stage will hold at once.
+    """Memory that a stage holds at once.
 
     Parameters
     ----------
     stage
-        For messages.
+        Name of the stage, for messages.
     parts
-        Bytes by what they are for.
+        Bytes by purpose.
     remedy
-        What a person can change.
+        Sentences on what a user can change.
     """
 
     stage: str
@@ -75,7 +27,7 @@ class MemoryPlan:
 
     @property
     def needed(self) -> int:
-        """Bytes in all."""
+        """Total in bytes."""
         return sum(self.parts.values())
 
     def check(self, limit: int) -> None:
@@ -99,48 +51,8 @@ class MemoryPlan:
             )
 
 
-def plan_counting(n_levels: int, n_threads: int) -> MemoryPlan:
-    """Memory of counting pairs: independent of the number of samples."""
-    table = 8 * n_levels * n_levels
-    return MemoryPlan(
-        "counting pairs",
-        {
-            # a kernel adds int32 sums, half a table, up beside its table
-            f"count tables of {n_levels} x {n_levels} levels, one per thread": n_threads
-            * table
-            * 3
-            // 2,
-            f"count tables waiting to be merged, {FAN_IN} at a time": (FAN_IN + 2) * table,
-            "sample blocks, bit planes and tiles": n_threads * (6 * BLOCK_BYTES + 2048 * n_levels),
-        },
-        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
-    )
-
-
-def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> MemoryPlan:
-    """Memory of EM passes, samples aside: they are read again in each pass where they do not fit.
-
-    Models that run side by side take as much as one of their summed rank.
-    """
-    table = 8 * n_levels * rank * n_models
-    several = f"{n_models} models of " if n_models > 1 else ""
-    return MemoryPlan(
-        "EM",
-        {
-            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 10
-            * table,
-            f"sufficient statistics, {FAN_IN} to merge by each thread": (n_threads + 1)
-            * (FAN_IN + 2)
-            * table,
-            "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
-            "sample blocks": n_threads * 4 * BLOCK_BYTES,
-        },
-        "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
-    )
-
-
 def format_bytes(n: int) -> str:
-    """Bytes for people: 1.5 GiB."""
+    """Write a number of bytes with its binary unit: 1.5 GiB."""
     size = float(n)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:

@@ -17,21 +17,22 @@ MAX_TRACKED = 50_000
 """Distinct values a census keeps; a column with more is either continuous or no categorical variable."""
 
 ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
+"""Note on a variable of which a single value was seen."""
 
 
 @dataclass
 class LevelCensus:
-    """How often each raw value of a column was seen, up to a bounded number of distinct ones.
+    """Counts of the raw values of a column, up to a bounded number of distinct ones.
 
     Values of a column with more than ``MAX_TRACKED`` distinct ones are no longer all counted
-    (``overflowed``): the ones already known stand for the rest when bin edges are drawn.
+    (``overflowed``): bin edges are then drawn from those that are counted.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     overflowed: bool = False
 
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Count the values of a column; null counts as an empty text, bad UTF-8 is passed over.
+        """Count the values of a column; null counts as an empty text, bytes that are not UTF-8 are ignored.
 
         Raises
         ------
@@ -67,7 +68,7 @@ def propose_variable(
     max_levels: int = 32,
     bins: int = 8,
 ) -> tuple[Variable | None, str]:
-    """Draft a variable, and say what a person should check.
+    """Draft a variable, with a note on what a user should check.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def propose_variable(
 
     Returns
     -------
-    The variable, or None where the column cannot be one, and a note for the reviewer ("" if there is nothing to say).
+    The variable, or None where the column cannot be one, and a note for the reviewer, which may be empty.
     """
     codes = {text.strip() for text in missing}
     seen = {text: count for text, count in census.counts.items() if text not in codes}

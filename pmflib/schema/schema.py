@@ -24,7 +24,7 @@ from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variab
 class Schema:
     """Variables in order: names, levels, cardinalities, offsets.
 
-    Cardinalities come from here, never from the data at hand, so that counts of any two partitions add up.
+    Cardinalities are those of the schema, never of the data at hand, so that counts of any two partitions add up.
 
     Parameters
     ----------
@@ -79,6 +79,11 @@ class Schema:
     def n_levels(self) -> int:
         """Total number of levels."""
         return int(self.offsets[-1])
+
+    @property
+    def max_pairs_rank(self) -> int:
+        """Largest rank of a matrix of pairwise marginals: the columns of every variable sum to the same vector."""
+        return self.n_levels - self.n_variables + 1
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
@@ -192,7 +197,7 @@ class Schema:
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
     ) -> IntArray:
-        """Codes of a table in memory; columns that are no variable are passed over.
+        """Codes of a table in memory; columns that are no variable are ignored.
 
         Parameters
         ----------

@@ -18,9 +18,9 @@ from pmflib.errors import SchemaError
 MISSING = -1
 """Code of a value that was not given."""
 UNKNOWN = -2
-"""What encoding answers for a value that is none of the variable's levels; never stored."""
+"""Code of a value that is none of the variable's levels; never stored."""
 UNDECODABLE = -3
-"""What encoding answers for bytes that are not UTF-8; never stored."""
+"""Code of bytes that are not UTF-8; never stored."""
 
 MAX_LEVELS = 32767
 """Codes are int16 at the widest."""
@@ -40,7 +40,7 @@ class Variable:
     levels
         Labels in order; the code of a label is its place. At least one, all distinct.
     values
-        A number per level, for an ordinal variable: what expected values are made of. None otherwise.
+        A number per level, for an ordinal variable: expected values are means of these. None otherwise.
     edges
         For a continuous column, the interior bin edges, ``len(levels) - 1`` increasing numbers; level i
         holds ``edges[i-1] <= x < edges[i]``. None otherwise.
@@ -170,7 +170,7 @@ class Variable:
         ):
             return self._encode_numbers(column)
         if not pa.types.is_dictionary(column.type):
-            # a batch has few distinct values: Python looks at each of them once
+            # a batch has few distinct values: Python reads each of them once
             column = column.dictionary_encode()
         table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
         lookup = np.array([*table, MISSING], np.int16)
@@ -255,7 +255,7 @@ def as_text(value: object) -> str:
 
 
 def read_number(text: str) -> float | None:
-    """Finite number that a text stands for, or None."""
+    """Finite number that a text reads as, or None."""
     if "_" in text:
         # Python reads "18_24" as 1824
         return None

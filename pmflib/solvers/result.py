@@ -1,8 +1,11 @@
 """What every solver hands back."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from pmflib.arrays import FloatArray
+from pmflib.selection.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,10 @@ class SolverResult:
         Whether the stopping rule was met before the limit of iterations; True for a direct solver.
     notes
         One sentence for each choice or repair that the solver made by itself.
+    method
+        Name of what made the result, where it is another than the method that was called; else empty.
+    comparisons
+        What was chosen on held-out data on the way.
     """
 
     prior: FloatArray
@@ -32,3 +39,9 @@ class SolverResult:
     n_iter: int
     converged: bool
     notes: tuple[str, ...] = ()
+    method: str = ""
+    comparisons: tuple[Comparison, ...] = ()
+
+    def with_notes(self, notes: tuple[str, ...], method: str = "") -> SolverResult:
+        """Put notes on what went before it ahead of its own, and name what made it."""
+        return replace(self, notes=(*notes, *self.notes), method=method or self.method)

@@ -31,29 +31,29 @@ _UNWRITABLE = {
 
 @contextmanager
 def refuse_unwritable(folder: str | Path) -> Iterator[None]:
-    """Turn a full disk and missing permissions into a `StoreError`: trying again would not help."""
+    """Raise a `StoreError` for a full disk or a missing permission: to run the stage again would not help."""
     try:
         yield
     except OSError as error:
-        # a source without permission to read it is somebody else's: not in the store, nor on the way to it
+        # a source that may not be read is another error: it is neither in the store nor above it
         here, place = Path(folder), Path(error.filename or folder)
         related = place.is_relative_to(here) or here.is_relative_to(place)
         if error.errno not in _UNWRITABLE or not related:
             raise
         raise StoreError(
-            f"store {str(folder)!r} cannot be written ({error}); make room or mend its permissions there, "
+            f"store {str(folder)!r} cannot be written ({error}); make room or correct its permissions there, "
             "or set store.path to another place, then run again"
         ) from error
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What stages hand to each other: which artefact, not its content.
+    """Name of an artefact, which stages pass to each other in place of its content.
 
     Parameters
     ----------
     kind
-        What it is: "source", "samples", "counts", "model", ...
+        Kind of artefact: "source", "samples", "counts", "model", ...
     identity
         SHA-256 of (kind, digests of the inputs, options, version): known before the work.
     digest
@@ -83,7 +83,7 @@ class Entry:
     version
         Version of the algorithm.
     summary
-        What a person wants to know of it: row counts, log-likelihood, ...
+        Facts for a user: row counts, log-likelihood, ...
     """
 
     reference: Reference
@@ -184,7 +184,7 @@ class Store:
         kind
             Kind of artefact; also the folder it goes to.
         inputs
-            What it is made from, by role.
+            Artefacts that it is made from, by role.
         options
             Plain JSON types: every option that changes the content, and no other.
         version
@@ -231,7 +231,7 @@ class Store:
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete what runs killed on this machine were writing, and say how many; a live process's work stays."""
+        """Delete drafts of processes of this machine that have ended; return their number."""
         dropped = 0
         drafts = [
             *(self.root / "tmp").iterdir(),
@@ -258,7 +258,7 @@ class Store:
         except OSError:
             if not target.is_dir():
                 raise
-            # another run published the same content first: names are digests, so it is ours too, unless damaged since
+            # another run published the same content first: names are digests, so this is the same, unless damaged since
             if digest_tree(target) != digest:
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
@@ -313,7 +313,7 @@ def _sync(path: Path) -> None:
 
 
 def mark_draft(name: str) -> str:
-    """Name for what is being written, that says who writes it: machine and process, and which draft of theirs."""
+    """Name of a draft, which holds its machine, its process and a random part."""
     return f"{name}-{_machine()}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 

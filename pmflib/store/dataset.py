@@ -25,6 +25,7 @@ BLOCKS = "blocks.parquet"
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
+"""Columns of the table of blocks: place of the partition, then the fields of `BlockReference`."""
 
 
 def write_dataset(
@@ -81,6 +82,18 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
         ) from error
 
 
+def list_partitions(store: Store, dataset: Reference) -> list[Path]:
+    """Zarr groups of a dataset's partitions, in order; paths are absolute.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a partition is not in the store.
+    """
+    partitions = read_partitions(store, dataset)
+    return [(store.locate(partition) / SAMPLES).resolve() for partition in partitions]
+
+
 def list_dataset_blocks(
     store: Store, dataset: Reference, folds: Sequence[int]
 ) -> list[BlockReference]:
@@ -91,9 +104,7 @@ def list_dataset_blocks(
     StoreError
         If the dataset or a partition is not in the store.
     """
-    paths = [
-        str((store.locate(part) / SAMPLES).resolve()) for part in read_partitions(store, dataset)
-    ]
+    paths = [str(path) for path in list_partitions(store, dataset)]
     try:
         table = pq.read_table(store.locate(dataset) / BLOCKS)
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Lineage: who was made from what."""
+"""Lineage: which artefact was made from which."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Step:
     depth
         Edges between the result and this artefact.
     role
-        What the artefact is to the one made from it; "" for the result.
+        Role of the artefact among the inputs of the one made from it; "" for the result.
     entry
         Its manifest entry.
     again
-        Whether it was told of before: what it is made from is not told twice.
+        Whether an earlier step is the same artefact: its inputs are not listed again.
     """
 
     depth: int
@@ -39,7 +39,7 @@ def trace(store: Store, reference: Reference) -> Iterator[Step]:
     StoreError
         If an entry on the way is missing.
     """
-    told: set[str] = set()
+    listed: set[str] = set()
     waiting: list[tuple[int, str, Reference]] = [(0, "", reference)]
     while waiting:
         depth, role, current = waiting.pop()
@@ -49,21 +49,21 @@ def trace(store: Store, reference: Reference) -> Iterator[Step]:
                 f"{current.kind} {current.digest[:12]} is not in the manifest: its lineage is broken; "
                 "run the pipeline again"
             )
-        again = current.identity in told
+        again = current.identity in listed
         yield Step(depth, role, entry, again)
         if not again:
-            told.add(current.identity)
+            listed.add(current.identity)
             inputs = sorted(entry.inputs.items(), reverse=True)
             waiting += [(depth + 1, name, parent) for name, parent in inputs]
 
 
 def find_reference(store: Store, prefix: str) -> Reference:
-    """Find an artefact by the beginning of its digest or identity.
+    """Find an artefact by a prefix of its digest or identity.
 
     Raises
     ------
     StoreError
-        If none, or more than one, begins so.
+        If none, or more than one, starts with the prefix.
     """
     found = {
         entry.reference.identity: entry.reference
@@ -72,11 +72,11 @@ def find_reference(store: Store, prefix: str) -> Reference:
     }
     if not found:
         raise StoreError(
-            f"no artefact begins with {prefix!r}; `pmf log` without one shows the live model's"
+            f"no artefact starts with {prefix!r}; `pmf log` without one shows the live model's"
         )
     if len(found) > 1:
         kinds = sorted(f"{r.kind} {r.digest[:12]}" for r in found.values())
         raise StoreError(
-            f"{len(found)} artefacts begin with {prefix!r}: {kinds[:5]}; give more of the digest"
+            f"{len(found)} artefacts start with {prefix!r}: {kinds[:5]}; give more of the digest"
         )
     return next(iter(found.values()))

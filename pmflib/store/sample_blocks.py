@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.arrays import (
+from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
     open_group,
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
 MAX_BLOCK_ROWS = 65_536
+"""Rows of a block, at most."""
 
 
 @dataclass(frozen=True)
 class BlockReference:
-    """Where a block is.
+    """Place of a block on disk, and its size.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class BlockReference:
     fold
         Fold that all its samples belong to.
     n_observed
-        Number of observed cells: what counting and EM cost.
+        Number of observed cells: counting and EM take time in proportion.
     nbytes
         Size in memory, bytes.
     """
@@ -61,6 +62,10 @@ class BlockReference:
         return self.stop - self.start
 
 
+BlockGroup: TypeAlias = Sequence[BlockReference] | Sequence[Block]
+"""Blocks that one Dask task works on, loaded, or references to them."""
+
+
 def choose_block_rows(n_variables: int) -> int:
     """Rows of a block of dense codes of about ``BLOCK_BYTES``."""
     return int(min(MAX_BLOCK_ROWS, max(1, BLOCK_BYTES // n_variables)))
@@ -69,7 +74,7 @@ def choose_block_rows(n_variables: int) -> int:
 class SampleWriter:
     """Writes one partition, sample by sample group, in memory that does not grow with it.
 
-    Samples are dealt to folds as they come and written out block by block, so that every block holds
+    Samples are dealt to folds in the order given and written block by block, so that every block holds
     samples of one fold and folds are exchangeable however the source is sorted. Equal calls of `append` give
     equal bytes.
 
@@ -127,7 +132,7 @@ class SampleWriter:
         folds
             Fold of each sample, shape (n_rows,).
         rows
-            int64 of shape (n_rows,): row of the source that the sample came from, -1 where it has no single one.
+            int64 of shape (n_rows,): row of the source that holds the sample, -1 where no single row does.
         samples
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
         """
@@ -249,6 +254,12 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
         yield block
 
 
+def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
+    """Blocks of a group, one at a time; references are read one by one."""
+    yield from read_blocks(item for item in group if isinstance(item, BlockReference))
+    yield from (item for item in group if not isinstance(item, BlockReference))
+
+
 def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
     if group.attrs["layout"] == "dense":
         return DenseBlock(read_rows(group, "codes", start, stop))
@@ -259,7 +270,7 @@ def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
 
 
 def read_origins(path: Path) -> tuple[IntArray, list[str]]:
-    """Where the samples of a partition came from, in the order of its rows.
+    """Source rows and identifiers of the samples of a partition, in the order of its rows.
 
     Returns
     -------

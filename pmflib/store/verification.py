@@ -10,13 +10,13 @@ from pmflib.store.artefacts import Store, digest_tree
 def find_damage(store: Store) -> tuple[int, list[Path]]:
     """Read every artefact of a store, and compare it with its digest.
 
-    Zarr's own checksums are looked at when a chunk is read; this sees everything else too: Parquet, JSON, files that
-    are missing or were added.
+    Zarr checks its own checksums when a chunk is read. Here all files are checked: Parquet and JSON too, and whether
+    one is missing or was added.
 
     Parameters
     ----------
     store
-        Raw sources are not part of it and are not looked at.
+        The store; raw sources are not part of it and are not read.
 
     Returns
     -------

@@ -20,7 +20,7 @@ class ColumnMoments:
     origin
         float64 of shape (n_rows,), taken from every column: near the mean, nothing cancels.
     weights
-        float64 of shape (n_rows,): of the entries in s. Ones are published; where columns all have the
+        float64 of shape (n_rows,): weights of the entries in s. Ones are published; where columns all have the
         same sum, as those of counts may, other weights are needed.
     n_columns
         Columns summed.

@@ -50,7 +50,7 @@ class ConicOrder:
 
 
 def order_generators(gram: FloatArray) -> ConicOrder:
-    """Drop rows until none is left, and tell how many could not be made up from others.
+    """Drop rows until none is left, and estimate how many are no combination of others.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def order_generators(gram: FloatArray) -> ConicOrder:
     left = np.ones(diagonal.size, np.bool_)
     used: dict[int, set[int]] = {}
     queue: list[tuple[float, int]] = []
-    known = np.zeros(diagonal.size)
+    costs_so_far = np.zeros(diagonal.size)
 
     def visit(row: int) -> None:
         left[row] = False
@@ -98,8 +98,8 @@ def order_generators(gram: FloatArray) -> ConicOrder:
         weights = solve_nnls(gram[np.ix_(others, others)], cross[:, None])[:, 0]
         used[row] = set(others[weights > 0].tolist())
         # the same cost up to rounding must not reorder rows
-        known[row] = max(known[row], rounding, float(diagonal[row] - cross @ weights))
-        heapq.heappush(queue, (known[row], row))
+        costs_so_far[row] = max(costs_so_far[row], rounding, float(diagonal[row] - cross @ weights))
+        heapq.heappush(queue, (costs_so_far[row], row))
 
     for row in range(diagonal.size):
         visit(row)

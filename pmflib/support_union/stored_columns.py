@@ -10,7 +10,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import StoreError
-from pmflib.store.arrays import open_group, refuse_damage
+from pmflib.store.zarr_arrays import open_group, refuse_damage
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.running.parallel import Client, run_blocks
+from pmflib.running.clients import Client
+from pmflib.running.maps import run_blocks
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.stored_columns import ColumnPart, list_columns, read_columns
 
@@ -29,7 +30,7 @@ def sum_moments(
     path, name
         The group, and the array in it, of shape (n_rows, n_columns).
     weights
-        As of `ColumnMoments`, None are ones.
+        As for `ColumnMoments`; None takes ones.
     part_bytes
         Size of a partition as float64, at least; a task holds about three times as much.
 

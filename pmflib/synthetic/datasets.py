@@ -1,4 +1,4 @@
-"""Synthetic models, and raw logs drawn from them: large, interleaved and, on request, dirty."""
+"""Raw logs drawn from a model: large, interleaved and, on request, dirty."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.errors import PmfError, SchemaError
 from pmflib.model.sampling import check_model, choose_variables, sample_answers, sample_codes
 from pmflib.synthetic.raw_logs import (
-    RATING_KINDS,
-    SURVEY_KINDS,
-    TEXT_KINDS,
+    RATING_DAMAGE,
+    SURVEY_DAMAGE,
+    TEXT_DAMAGE,
     UNKNOWN_LABEL,
     Format,
     answer_texts,
@@ -32,15 +32,18 @@ from pmflib.synthetic.raw_logs import (
 RATING_HEADER = pa.schema(
     {"user": pa.string(), "movie": pa.string(), "rating": pa.string(), "ts": pa.int64()}
 )
+"""Columns of a rating log."""
 POPULARITY_EXPONENT = 0.9
+"""Exponent of the Zipf law of the movies' popularity."""
 FIRST_SECOND = 1_500_000_000
+"""Time of the first rating, seconds since 1970."""
 FILE_SECONDS = 30 * 24 * 3600
-SEPARABILITY = {0.1: 0.0005, 0.2: 0.015, 0.3: 0.030}
+"""Period of one file of a rating log, seconds."""
 
 
 @dataclass(frozen=True)
 class LogSummary:
-    """What a writer wrote, exactly: the account an ingest of the files must agree with.
+    """Exact account of the rows that a writer wrote, with which an ingest of the files must agree.
 
     Attributes
     ----------
@@ -69,112 +72,6 @@ class LogSummary:
     empty_value: int = 0
     duplicate: int = 0
     unknown_variable: int = 0
-
-
-def planted_factors(
-    cardinalities: Sequence[int],
-    rank: int,
-    rng: np.random.Generator,
-    *,
-    concentration: float = 1.0,
-) -> tuple[FloatArray, FloatArray]:
-    """Draw a random model.
-
-    Parameters
-    ----------
-    cardinalities
-        Levels of each variable, each >= 1.
-    rank
-        Number of latent states, >= 1.
-    rng
-        Source of randomness.
-    concentration
-        Of the Dirichlet law of every column, > 0; small gives sharp, easily told states.
-
-    Returns
-    -------
-    The prior (rank,), Dirichlet(5, ..., 5) so that no state is very rare, and the factors
-    (n_levels, rank).
-
-    Raises
-    ------
-    SchemaError, RankError, PmfError
-        If an argument is below its limit.
-    """
-    if len(cardinalities) == 0 or min(cardinalities) < 1:
-        raise SchemaError(f"cardinalities is {cardinalities!r}: pass integers >= 1, at least one")
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
-    if not concentration > 0:
-        raise PmfError(f"concentration is {concentration}: it must be above 0, 1 is flat")
-    prior = rng.dirichlet(np.full(rank, 5.0))
-    blocks = [rng.dirichlet(np.full(size, concentration), rank).T for size in cardinalities]
-    return prior, np.vstack(blocks)
-
-
-def published_factors(
-    n_variables: int,
-    n_levels_each: int,
-    rank: int,
-    rng: np.random.Generator,
-    separability: float | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Draw a model as the published synthetic experiments do.
-
-    Parameters
-    ----------
-    n_variables, n_levels_each, rank
-        Sizes; the papers take (5, 10, 5) and (15, 10, 10).
-    rng
-        Source of randomness.
-    separability
-        None, or the papers' label 0.1, 0.2 or 0.3: one variable after the third then gets `rank`
-        nearly pure levels. The label is not the distance from purity, see Notes.
-
-    Returns
-    -------
-    The prior (rank,), uniform, and the factors (n_variables * n_levels_each, rank).
-
-    Raises
-    ------
-    SchemaError, RankError, PmfError
-        If a size is too small for the request or the label is unknown.
-
-    Notes
-    -----
-    Rows are Dirichlet(1, ..., 1) over the states, then columns are scaled to sum 1. Labels 0.1, 0.2
-    and 0.3 stand for off-diagonal entries 0.0005, 0.015 and 0.030 beside a diagonal of 0.4.
-
-    References
-    ----------
-    Ibrahim and Fu (2021), IEEE Trans. Signal Processing, section VI, as in the released code.
-    """
-    if min(n_variables, n_levels_each) < 1:
-        raise SchemaError(f"n_variables, n_levels_each are {n_variables}, {n_levels_each}, below 1")
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1: pass the number of latent states")
-    factors = rng.dirichlet(np.ones(rank), (n_variables, n_levels_each))
-    factors /= factors.sum(axis=1, keepdims=True)
-    if separability is not None:
-        if separability not in SEPARABILITY:
-            raise PmfError(f"separability is {separability}: pass one of {list(SEPARABILITY)}")
-        if n_variables < 4 or n_levels_each < rank:
-            raise SchemaError(
-                f"separability needs n_variables >= 4 and n_levels_each >= rank, got "
-                f"{n_variables}, {n_levels_each} and rank {rank}: enlarge them or pass None"
-            )
-        _make_separable(factors[rng.integers(3, n_variables)], SEPARABILITY[separability])
-    return np.full(rank, 1 / rank), factors.reshape(-1, rank)
-
-
-def _make_separable(factor: FloatArray, impurity: float) -> None:
-    rank = factor.shape[1]
-    pure, rest = factor[:rank], factor[rank:]
-    pure[:] = impurity
-    np.fill_diagonal(pure, 0.4)
-    if rest.size:
-        rest *= (1 - 0.4 - (rank - 1) * impurity) / rest.sum(axis=0)
-    factor /= factor.sum(axis=0)
 
 
 def write_rating_log(
@@ -212,8 +109,8 @@ def write_rating_log(
     batch
         Users drawn at a time: the rows of so many users are shuffled together.
     dirt
-        Share of rows to damage, in [0, 1]; the damaged rows take the kinds in turn. Parquet knows
-        no ragged rows and no undecodable bytes.
+        Share of rows to damage, in [0, 1]; the ways of damage alternate. Parquet has no
+        ragged rows and no undecodable bytes.
 
     Returns
     -------
@@ -238,14 +135,14 @@ def write_rating_log(
     if not ratings_per_sample > 0:
         raise PmfError(f"ratings_per_sample is {ratings_per_sample}: it must be above 0")
     paths = plan_paths(Path(path), n_files, format)
-    kinds = RATING_KINDS if format == "parquet" else RATING_KINDS + TEXT_KINDS
+    ways = RATING_DAMAGE if format == "parquet" else RATING_DAMAGE + TEXT_DAMAGE
     movies = tuple(f"m{j + 1:04d}" for j in range(offsets.size - 1))
     levels = tuple(str(i + 1) for i in range(np.diff(offsets).max()))
     movie_texts, level_texts = rating_texts(movies, levels, format)
     popularity = rng.permutation(np.arange(1.0, len(movies) + 1) ** -POPULARITY_EXPONENT)
     starts = range(0, n_samples, batch)
     span = max(3600, FILE_SECONDS // len(starts))
-    damage, n_rows, n_answers = dict.fromkeys(kinds, 0), 0, 0
+    damage, n_rows, n_answers = dict.fromkeys(ways, 0), 0, 0
     with ExitStack() as stack:
         sinks = [stack.enter_context(open_sink(target, format, RATING_HEADER)) for target in paths]
         for b, first in enumerate(starts):
@@ -259,8 +156,8 @@ def write_rating_log(
             homes = rng.integers(picked["duplicate"] % n_files, n_files)
             for f, write in enumerate(sinks):
                 part, late = rows[f::n_files], repeats[homes == f]
-                begin = FIRST_SECOND + (f * len(starts) + b) * span
-                seconds = _tell_times(begin, span, len(part), len(late))
+                start = FIRST_SECOND + (f * len(starts) + b) * span
+                seconds = _spread_times(start, span, len(part), len(late))
                 user, movie, rating = np.concatenate([part, late]).T
                 columns = [take(users, user), take(movie_texts, movie)]
                 write([*columns, take(level_texts, rating), pa.array(seconds)])
@@ -296,8 +193,8 @@ def write_survey(
     rng
         Source of randomness; one seed gives the same bytes.
     dirt
-        Share of the rows with an answer to damage, in [0, 1], each in one cell; they take the kinds
-        in turn. A duplicate repeats an id later in the file, with one answer changed.
+        Share of the rows with an answer to damage, in [0, 1], each in one cell; the ways of
+        damage alternate. A duplicate repeats an id later in the file, with one answer changed.
     format
         "csv", "csv.gz" or "parquet"; an unanswered question is an empty field or null.
     level_labels
@@ -313,19 +210,19 @@ def write_survey(
     Raises
     ------
     RankError, SchemaError, PmfError
-        If the model does not fit together, a number is out of range or labels do not serve.
+        If the model does not fit together, a number is out of range or labels are unfit.
     SourceError
         If the format is unknown.
     """
     check_model(prior, factors, offsets)
     _check_sizes(offsets, n_samples, batch, dirt)
     paths = plan_paths(Path(path), 1, format)
-    kinds = SURVEY_KINDS if format == "parquet" else SURVEY_KINDS + TEXT_KINDS
+    ways = SURVEY_DAMAGE if format == "parquet" else SURVEY_DAMAGE + TEXT_DAMAGE
     levels = _check_labels(level_labels, int(np.diff(offsets).max()))
     width = max(2, len(str(offsets.size - 1)))
     questions = tuple(f"q{j + 1:0{width}d}" for j in range(offsets.size - 1))
     texts = answer_texts(levels, format)
-    damage, n_rows, n_answers = dict.fromkeys(kinds, 0), 0, 0
+    damage, n_rows, n_answers = dict.fromkeys(ways, 0), 0, 0
     schema = pa.schema([(name, pa.string()) for name in ("id", *questions)])
     with open_sink(paths[0], format, schema) as write:
         for first in range(0, n_samples, batch):
@@ -385,8 +282,8 @@ def _draw_ratings(
     return rows[rng.permutation(len(rows))]
 
 
-def _tell_times(begin: int, span: int, n_regular: int, n_late: int) -> IntArray:
-    """Seconds in [begin, begin + span), in pairs at least; the last one is for the late rows."""
+def _spread_times(start: int, span: int, n_regular: int, n_late: int) -> IntArray:
+    """Seconds in [start, start + span), in pairs at least; the last one is for the late rows."""
     steps = np.arange(n_regular) // 2 * 2
-    regular = begin + steps * (span - 1) // max(1, n_regular)
-    return np.concatenate([regular, np.full(n_late, begin + span - 1)])
+    regular = start + steps * (span - 1) // max(1, n_regular)
+    return np.concatenate([regular, np.full(n_late, start + span - 1)])

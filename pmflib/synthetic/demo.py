@@ -1,4 +1,4 @@
-"""The demonstration: a dirty rating log with a known truth, and how close a fit came to it."""
+"""The demonstration: a dirty rating log with a known truth, and the distance of a fit from it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 from pmflib.model import JointPMF
 from pmflib.model.metrics import factor_mse, match_factors
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.datasets import LogSummary, planted_factors, write_rating_log
+from pmflib.synthetic.datasets import LogSummary, write_rating_log
+from pmflib.synthetic.planted_models import planted_factors
 
 N_MOVIES = 20
 N_RATINGS = 5
 RANK = 4
+"""Variables, levels of each, and latent states of the model that the demonstration draws its log from."""
 
 
 def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary, JointPMF]:
-    """Write a rating log of a known model, with a hundredth of its rows damaged in all the ways that logs are.
+    """Write a rating log of a known model, a hundredth of its rows damaged in all ways of `write_rating_log`.
 
     Parameters
     ----------
@@ -31,7 +33,7 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
 
     Returns
     -------
-    What was written, and the model that it was drawn from.
+    Account of the rows, and the model that they were drawn from.
     """
     rng = np.random.default_rng(seed)
     prior, factors = planted_factors([N_RATINGS] * N_MOVIES, RANK, rng, concentration=0.7)
@@ -53,7 +55,7 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
 
 
 def compare_with_truth(model: JointPMF, truth: JointPMF) -> dict[str, Any]:
-    """Hold a fitted model against the one that the data were drawn from.
+    """Compare a fitted model with the one that the data were drawn from.
 
     Parameters
     ----------

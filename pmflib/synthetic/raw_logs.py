@@ -16,11 +16,13 @@ from pmflib.errors import PmfError, SourceError
 
 Format: TypeAlias = Literal["csv", "csv.gz", "parquet"]
 FORMATS = ("csv", "csv.gz", "parquet")
+"""Formats of the files of a log."""
 UNKNOWN_LABEL = "no such level"
-# Kinds of damage; only lines of text can carry the first three.
-TEXT_KINDS = ("missing_field", "extra_field", "undecodable")
-SURVEY_KINDS = ("unknown_level", "empty_value", "duplicate")
-RATING_KINDS = (*SURVEY_KINDS, "unknown_variable")
+"""Text of an answer that is no level."""
+TEXT_DAMAGE = ("missing_field", "extra_field", "undecodable")
+SURVEY_DAMAGE = ("unknown_level", "empty_value", "duplicate")
+RATING_DAMAGE = (*SURVEY_DAMAGE, "unknown_variable")
+"""Ways to damage a row of a survey or of a rating log; those of ``TEXT_DAMAGE`` need lines of text."""
 
 
 def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
@@ -58,7 +60,7 @@ def open_sink(path: Path, format: Format, schema: Any) -> Iterator[Callable[[lis
 
 
 def _build_table(columns: list[Any], schema: Any) -> Any:
-    typed = [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)]
+    typed = [column.cast(dtype) for column, dtype in zip(columns, schema.types, strict=True)]
     return pa.table(typed, schema=schema)
 
 
@@ -108,12 +110,12 @@ def answer_texts(levels: Sequence[str], format: Format) -> list[bytes | None]:
 def pick_rows(
     candidates: IntArray, dirt: float, damage: dict[str, int], rng: np.random.Generator
 ) -> dict[str, IntArray]:
-    """Choose the rows of a batch to damage, the kinds in turn, and add them to the account."""
+    """Choose the rows of a batch to damage, the ways of damage alternating, and add them to the account."""
     hit = candidates[rng.random(candidates.size) < dirt]
-    turn = (np.arange(hit.size) + sum(damage.values())) % len(damage)
-    picked = {kind: hit[turn == place] for place, kind in enumerate(damage)}
-    for kind, rows in picked.items():
-        damage[kind] += rows.size
+    way = (np.arange(hit.size) + sum(damage.values())) % len(damage)
+    picked = {name: hit[way == place] for place, name in enumerate(damage)}
+    for name, rows in picked.items():
+        damage[name] += rows.size
     return picked
 
 
@@ -126,8 +128,8 @@ def damage_ratings(
     unknown = picked["unknown_level"]
     rows[unknown, 2] = beyond + np.arange(unknown.size) % 2
     rows[picked["unknown_variable"], 1] = cardinalities.size
-    for place, kind in enumerate(("empty_value", *TEXT_KINDS), start=2):
-        rows[picked.get(kind, []), 2] = beyond + place
+    for place, name in enumerate(("empty_value", *TEXT_DAMAGE), start=2):
+        rows[picked.get(name, []), 2] = beyond + place
     repeats = rows[picked["duplicate"]]
     repeats[:, 2] = _change_levels(repeats[:, 2], cardinalities[repeats[:, 1]], rng)
     return repeats
@@ -143,13 +145,13 @@ def damage_answers(
     """Damage one answered cell in each picked row; return the repeats and which rows are usable."""
     usable = np.ones(len(rows), np.bool_)
     columns = {}
-    for kind, hit in picked.items():
+    for name, hit in picked.items():
         keys = np.where(rows[hit] < missing, rng.random((hit.size, rows.shape[1])), -1.0)
-        columns[kind] = keys.argmax(axis=1)
-    for place, kind in enumerate(("empty_value", "unknown_level", *TEXT_KINDS)):
-        if kind in picked:
-            rows[picked[kind], columns[kind]] = missing + place
-            usable[picked[kind]] = kind == "empty_value"
+        columns[name] = keys.argmax(axis=1)
+    for place, name in enumerate(("empty_value", "unknown_level", *TEXT_DAMAGE)):
+        if name in picked:
+            rows[picked[name], columns[name]] = missing + place
+            usable[picked[name]] = name == "empty_value"
     cell = (np.arange(picked["duplicate"].size), columns["duplicate"])
     repeats = rows[picked["duplicate"]]
     repeats[cell] = _change_levels(repeats[cell], np.diff(offsets)[cell[1]], rng)

@@ -1,12 +1,17 @@
 import re
-from typing import get_args
 
 import pytest
 
-from pmflib.config import CrowdConfig, load_config, make_config
-from pmflib.crowd.aggregation import RULES
-from pmflib.crowd.co_occurrence import MomentMethod
+from pmflib.config import (
+    CrowdConfig,
+    EMConfig,
+    ModelConfig,
+    PipelineConfig,
+    load_config,
+    make_config,
+)
 from pmflib.errors import ConfigError
+from pmflib.methods import CROWD_METHODS, PAIR_METHODS
 
 WIDE = {"path": "x.csv", "layout": "wide"}
 LONG = {"path": "x.csv", "layout": "long", "sample": "user", "variable": "movie", "value": "stars"}
@@ -30,22 +35,46 @@ def test_make_config__members_of_an_average_start_from_what_differs():
     assert make().start_method == "auto"
     assert make(em={"members": 3}).start_method == "pairs"
     assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
-    with pytest.raises(ConfigError, match=r"em.members = 3 needs starts that differ: model.method"):
+    with pytest.raises(
+        ConfigError, match=r"em.members = 3 needs starts that differ: give model.method"
+    ):
         make(em={"members": 3}, model={"rank": 2, "method": "spa"})
     with pytest.raises(ConfigError, match=r"em.distil = 5 needs an average: em.members above 1"):
         make(em={"distil": 5})
 
 
 def test_make_config__methods_of_label_logs_are_those_in_memory():
-    names = get_args(CrowdConfig.model_fields["method"].annotation)
-    assert set(names) == {*RULES, *get_args(MomentMethod)}
-    begin = {name for name in names if CrowdConfig(method=name).begins_with_pairs}
-    assert begin == set(get_args(MomentMethod))
+    for name, method in CROWD_METHODS.items():
+        if method.family != "votes":
+            assert make(crowd={"method": name}).crowd.begins_with_pairs == (
+                method.family == "pairs"
+            )
+    with pytest.raises(ConfigError, match=r"crowd.method: method is 'majority'; give one of auto"):
+        make(crowd={"method": "majority"})
     assert not make(crowd={"method": "robust", "em": False}).crowd.em
     with pytest.raises(ConfigError, match=r"em = false leaves nothing of method = 'mv_em'"):
         make(crowd={"method": "mv_em", "em": False})
     with pytest.raises(ConfigError, match=r"crowd.classes: Tuple should have at least 1 item"):
         make(crowd={"classes": []})
+
+
+def test_make_config__methods_of_pairs_are_those_of_fit():
+    for name in PAIR_METHODS:
+        assert make(model={"rank": 2, "method": name}).model.method == name
+    with pytest.raises(
+        ConfigError, match=r"^model.method: method is 'mirorr'; did you mean 'mirror'\? give one of"
+    ):
+        make(model={"rank": 2, "method": "mirorr"})
+
+
+def test_docstrings__show_every_option_and_every_method():
+    for section in (ModelConfig, CrowdConfig, EMConfig, PipelineConfig):
+        for name, field in section.model_fields.items():
+            assert f"{field.alias or name} (" in section.__doc__
+    for name, method in PAIR_METHODS.items():
+        assert f'"{name}": {method.description[:40]}' in ModelConfig.__doc__
+    assert '"cnmf": ' in CrowdConfig.__doc__
+    assert "majority" not in CrowdConfig.__doc__
 
 
 def test_make_config__every_layout():

@@ -11,7 +11,6 @@ from pmflib.counting.pair_counts import (
     PairCounts,
     count_pairs,
     load_singles,
-    sum_by_pair,
 )
 from pmflib.errors import SchemaError, StoreError
 from pmflib.hashing import assign_folds
@@ -100,12 +99,6 @@ def test_to_dense__symmetric_with_single_counts_on_the_diagonal(codes):
     assert not np.any(dense[:3, :3] - np.diag(singles[:3]))
 
 
-def test_sum_by_pair__is_the_support(codes):
-    table = count_pairs(codes, CARDINALITIES).to_dense()
-    seen = (codes >= 0).astype(int)
-    assert np.array_equal(sum_by_pair(table, offsets_of(CARDINALITIES)), seen.T @ seen)
-
-
 def test_save__and_load(tmp_path, codes):
     counts = count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
@@ -116,7 +109,7 @@ def test_save__and_load(tmp_path, codes):
 
 
 def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
-    from pmflib.store.arrays import read_arrays
+    from pmflib.store.zarr_arrays import read_arrays
 
     count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
     arrays, attributes = read_arrays(tmp_path / "pairs")
@@ -126,27 +119,34 @@ def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
     assert (attributes["triangle"], attributes["units"]) == ("upper", "samples")
 
 
-@pytest.mark.parametrize("without", [(), (2,), (0, 4), range(5)])
-def test_load_total__training_counts_are_the_total_minus_folds(tmp_path, codes, without):
+@pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
+def test_load_total__is_the_sum_over_folds(tmp_path, codes, folds):
     counts = count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
-    rest = counts.select_folds(set(range(5)) - set(without))
-    # an iterator can be looked at once only
-    total = PairCounts.load_total(tmp_path / "pairs", without=iter(without))
+    wanted = counts if folds is None else counts.select_folds(folds)
+    # an iterator can be read once only
+    total = PairCounts.load_total(tmp_path / "pairs", folds=folds and iter(folds))
     assert total.n_folds == 1
-    assert np.array_equal(total.tables[0], rest.tables.sum(axis=0))
-    assert total.n_rows.tolist() == [rest.n_rows.sum()]
+    assert np.array_equal(total.tables[0], wanted.tables.sum(axis=0))
+    assert total.n_rows.tolist() == [wanted.n_rows.sum()]
 
 
-@pytest.mark.parametrize("without", [(), (2,), (0, 4), range(5)])
-def test_load_singles__are_the_diagonal_of_the_training_counts(tmp_path, codes, without):
+@pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
+def test_load_singles__are_the_diagonal_of_the_counts(tmp_path, codes, folds):
     counts = count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
-    # the tables are not looked at
+    # the tables are not read
     shutil.rmtree(tmp_path / "pairs" / "counts")
-    singles = load_singles(tmp_path / "pairs", without=iter(without))
-    rest = counts.select_folds(set(range(5)) - set(without))
-    assert np.array_equal(singles, np.diagonal(rest.to_dense()))
+    wanted = counts if folds is None else counts.select_folds(folds)
+    singles = load_singles(tmp_path / "pairs", folds=folds and iter(folds))
+    assert np.array_equal(singles, np.diagonal(wanted.to_dense()))
+    assert np.array_equal(singles, wanted.count_levels())
+
+
+def test_drop_folds__keeps_all_others(codes):
+    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    assert np.array_equal(counts.drop_folds([4, 1]).tables, counts.tables[[0, 2, 3]])
+    assert counts.drop_folds(range(5)).n_folds == 0
 
 
 def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
@@ -154,10 +154,14 @@ def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
     counts.save(tmp_path / "pairs")
     with pytest.raises(SchemaError, match=r"folds \[-1, 2\] are outside \[0, 2\)"):
         counts.select_folds([-1, 0, 2])
+    with pytest.raises(SchemaError, match=r"folds \[2\] are outside \[0, 2\)"):
+        counts.drop_folds([2])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
-        PairCounts.load_total(tmp_path / "pairs", without=[9])
+        PairCounts.load_total(tmp_path / "pairs", folds=[9])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
-        load_singles(tmp_path / "pairs", without=[9])
+        load_singles(tmp_path / "pairs", folds=[9])
+    with pytest.raises(SchemaError, match=r"folds \[1, 1\] has a fold twice"):
+        load_singles(tmp_path / "pairs", folds=[1, 1])
 
 
 def test_load__refuses_what_is_not_there_or_damaged(tmp_path, codes):

@@ -11,7 +11,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.diagnosis.diagnostics import count_moments
 from pmflib.errors import SchemaError
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 from tests.reference import make_model, tables_of_codes
 
 
@@ -39,7 +39,9 @@ def test_diagnose__few_samples_cannot_carry_the_rank():
     found = pmf.diagnose(counts, model)
     assert found.effective_rank is not None
     assert found.effective_rank < 4
-    assert f"the model has 4 states, the pairs tell {found.effective_rank} apart" in str(found)
+    assert f"the model has 4 states, the pairs distinguish {found.effective_rank} from" in str(
+        found
+    )
 
 
 def test_diagnose__independent_variables_are_of_rank_one():
@@ -124,10 +126,10 @@ def test_diagnose__any_counts(case, rank):
 def test_to_json__is_plain():
     counts, model = draw(300, observed=0.5)
     found = pmf.diagnose(counts, model)
-    told = json.loads(json.dumps(found.to_json()))
-    assert told["effective_rank"] == found.effective_rank
-    assert told["coverage"] == 1.0
-    assert told["warnings"] == list(found.warnings)
+    content = json.loads(json.dumps(found.to_json()))
+    assert content["effective_rank"] == found.effective_rank
+    assert content["coverage"] == 1.0
+    assert content["warnings"] == list(found.warnings)
 
 
 def test_diagnose__refuses_another_schema():

@@ -34,10 +34,10 @@ def test_estimate_standard_errors__follow_the_states_of_the_model():
     truth = plant()
     counts = pmf.count_pairs(truth.sample(2000, 0), truth.schema, n_folds=4)
     prior, factors = estimate_standard_errors(counts, truth)
-    turned = pmf.JointPMF(truth.prior[::-1], truth.factors[:, ::-1], truth.schema)
-    turned_prior, turned_factors = estimate_standard_errors(counts, turned)
-    np.testing.assert_allclose(turned_prior[::-1], prior, rtol=1e-6)
-    np.testing.assert_allclose(turned_factors[:, ::-1], factors, rtol=1e-6)
+    swapped = pmf.JointPMF(truth.prior[::-1], truth.factors[:, ::-1], truth.schema)
+    swapped_prior, swapped_factors = estimate_standard_errors(counts, swapped)
+    np.testing.assert_allclose(swapped_prior[::-1], prior, rtol=1e-6)
+    np.testing.assert_allclose(swapped_factors[:, ::-1], factors, rtol=1e-6)
 
 
 def test_estimate_standard_errors__folds_that_agree_leave_none():

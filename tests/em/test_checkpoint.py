@@ -1,40 +1,8 @@
 import numpy as np
 
-from pmflib.em.checkpoint import load_state, load_table, save_state, save_table
-from pmflib.em.loop import EMState
-
-
-def test_save_table__and_load(tmp_path):
-    path = tmp_path / "fold.npz"
-    assert load_table(path) is None
-    save_table(path, np.arange(4).reshape(2, 2), 7)
-    save_table(path, np.arange(9).reshape(3, 3), 8)
-    loaded = load_table(path)
-    assert loaded is not None
-    table, n_rows = loaded
-    assert table.tolist() == np.arange(9).reshape(3, 3).tolist()
-    assert n_rows == 8
-    assert [each.name for each in tmp_path.iterdir()] == ["fold.npz"]
-
-
-def test_save_table__few_cells_take_little_room(tmp_path):
-    table = np.zeros((1000, 1000), np.int64)
-    table[3, 999] = 2**40
-    save_table(tmp_path / "fold.npz", table, 5)
-    assert (tmp_path / "fold.npz").stat().st_size < 10_000
-    found = load_table(tmp_path / "fold.npz")
-    assert found is not None
-    loaded, n_rows = found
-    assert loaded.dtype == np.int64
-    assert n_rows == 5
-    np.testing.assert_array_equal(loaded, table)
-
-
-def test_save_table__makes_the_folder_that_another_run_removed(tmp_path):
-    save_table(tmp_path / "work" / "fold.npz", np.zeros((1, 1), np.int64), 0)
-    loaded = load_table(tmp_path / "work" / "fold.npz")
-    assert loaded is not None
-    assert loaded[1] == 0
+from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.solvers.numeric.squarem import Acceleration
 
 
 def test_save_state__and_load_to_the_same_bits(tmp_path):
@@ -47,7 +15,7 @@ def test_save_state__and_load_to_the_same_bits(tmp_path):
     assert loaded.factors.tobytes() == state.factors.tobytes()
     assert (loaded.loss_history, loaded.log_likelihoods) == (state.loss_history, (-0.1, -1 / 3))
     assert loaded.best_prior is loaded.best_factors is None
-    assert loaded.converged is False
+    assert loaded.acceleration is None
     best = EMState(
         rng.random(2),
         rng.random((3, 2)),
@@ -56,9 +24,23 @@ def test_save_state__and_load_to_the_same_bits(tmp_path):
         (0.3, 0.4),
         rng.random(2),
         rng.random((3, 2)),
-        True,
     )
     save_state(path, best)
     loaded = load_state(path)
     assert loaded.best_factors.tobytes() == best.best_factors.tobytes()
-    assert (loaded.held_out, loaded.converged) == ((0.3, 0.4), True)
+    assert loaded.held_out == (0.3, 0.4)
+
+
+def test_save_state__keeps_the_acceleration(tmp_path):
+    rng = np.random.default_rng(1)
+    model = rng.random(2), rng.random((3, 2))
+    pending = Acceleration(fallback=model, step_length=1.7, longest=4.0, passes_saved=1 / 3)
+    for acceleration in (Acceleration(origin=model), pending):
+        save_state(tmp_path / "state.npz", EMState(*model, acceleration=acceleration))
+        loaded = load_state(tmp_path / "state.npz").acceleration
+        for name in ("origin", "fallback"):
+            assert (getattr(loaded, name) is None) == (getattr(acceleration, name) is None)
+        found = loaded.fallback or loaded.origin
+        assert found[1].tobytes() == model[1].tobytes()
+        steps = (acceleration.step_length, acceleration.longest, acceleration.passes_saved)
+        assert (loaded.step_length, loaded.longest, loaded.passes_saved) == steps

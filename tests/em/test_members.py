@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.blocks import DenseBlock
-from pmflib.em.in_memory import Samples
+from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import (
     Runs,
     estimate_gain,
@@ -26,11 +26,11 @@ def make_models(n, rank=2):
 
 
 def make_runs(codes=CODES, held_out=None, **options):
-    judge = None if held_out is None else Samples(held_out, OFFSETS, 2)
-    return Runs(Samples(codes, OFFSETS, 2).evaluate_each, judge, OFFSETS, SINGLES, **options)
+    judge = None if held_out is None else SamplesInMemory(held_out, OFFSETS, 2)
+    return Runs(SamplesInMemory(codes, OFFSETS, 2), judge, OFFSETS, SINGLES, **options)
 
 
-def test_split_members__takes_apart_what_was_joined():
+def test_split_members__undoes_join_members():
     models = make_models(3)
     joined = join_members(models)
     assert joined[0].sum() == pytest.approx(1.0, rel=1e-14)
@@ -74,22 +74,31 @@ def test_run__held_out_samples_judge_the_average():
     assert late.n_passes > state.best_pass
 
 
-def test_run__goes_on_from_where_it_stood_to_the_same_bits():
+def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
     seen = {}
-    runs = make_runs(max_passes=9, tol=0.0, on_pass=lambda name, state: seen.update({name: state}))
-    whole = runs.run("a", make_models(2), 0.5)
+    whole = make_runs(max_passes=9, tol=0.0, on_pass=lambda *each: seen.update([each]))
+    expected = whole.run("a", make_models(2), 0.5)
     assert seen["a"].n_passes == 9
-    short = make_runs(max_passes=4, tol=0.0).run("a", make_models(2), 0.5)
-    resumed = make_runs(max_passes=9, tol=0.0, resume={"a": short}.get)
-    assert np.array_equal(resumed.run("a", make_models(2), 0.5).factors, whole.factors)
-    # another run begins at its start
+    make_runs(max_passes=4, tol=0.0, checkpoint=tmp_path).run("a", make_models(2), 0.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["state-a.npz"]
+    passes = []
+    resumed = make_runs(
+        max_passes=9,
+        tol=0.0,
+        checkpoint=tmp_path,
+        on_pass=lambda name, state: passes.append((name, state.n_passes)),
+    )
+    assert np.array_equal(resumed.run("a", make_models(2), 0.5).factors, expected.factors)
+    assert passes[0] == ("a", 5)
+    # another run starts anew
     assert resumed.run("b", make_models(2), 0.5).n_passes == 9
+    assert passes[5] == ("b", 1)
 
 
 def test_merge_each__adds_up_by_model():
     models = make_models(2)
-    parts = [Samples(part, OFFSETS, 2).evaluate_each(models) for part in np.split(CODES, 4)]
-    whole = Samples(CODES, OFFSETS, 2).evaluate_each(models)
+    parts = [SamplesInMemory(part, OFFSETS, 2).evaluate(models) for part in np.split(CODES, 4)]
+    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
     for found, expected in zip(merge_each(parts), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
         assert found.n_rows == expected.n_rows
@@ -97,14 +106,14 @@ def test_merge_each__adds_up_by_model():
 
 def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
     models = make_models(2)
-    whole = Samples(CODES, OFFSETS, 2).evaluate_each(models)
+    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
     monkeypatch.setattr("pmflib.em.in_memory.BLOCK_WORK", 100)
-    cut = Samples(CODES, OFFSETS, 2)
+    cut = SamplesInMemory(CODES, OFFSETS, 2)
     assert len(cut._blocks) > 5
-    for found, expected in zip(cut.evaluate_each(models), whole, strict=True):
+    for found, expected in zip(cut.evaluate(models), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
-    again = Samples(CODES, OFFSETS, 2).evaluate_each(models)
-    assert again[0].log_likelihood == cut.evaluate_each(models)[0].log_likelihood
+    again = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
+    assert again[0].log_likelihood == cut.evaluate(models)[0].log_likelihood
 
 
 def test_score_average__weights_gaps_and_no_rows():
@@ -127,7 +136,7 @@ def test_score_difference__mean_and_standard_error_of_paired_samples(target):
     gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
     expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
     assert estimate_gain(sums) == pytest.approx(expected, rel=1e-9)
-    assert Samples(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
+    assert SamplesInMemory(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
         expected, rel=1e-9
     )
 
@@ -143,7 +152,7 @@ def log_probs(model, codes, target):
     return found
 
 
-def test_estimate_gain__one_sample_tells_nothing_for_certain():
+def test_estimate_gain__one_sample_has_no_error():
     assert estimate_gain(np.array([1.0, 0.5, 0.25])) == (0.5, np.inf)
     assert estimate_gain(np.zeros(3)) == (0.0, np.inf)
 
@@ -154,7 +163,9 @@ def test_samples__target_is_scored_given_the_others():
     chances = joint.predict_proba(CODES, 2)
     known = CODES[:, 2] >= 0
     expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
-    assert Samples(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(expected, rel=1e-12)
+    assert SamplesInMemory(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("variable", [0, 1, 2])

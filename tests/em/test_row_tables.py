@@ -13,7 +13,7 @@ from pmflib.em.row_tables import choose_layout, choose_panels, score_block
 from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice
 from pmflib.kernels.llvm import fallback
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 

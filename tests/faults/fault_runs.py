@@ -22,7 +22,8 @@ from pmflib.em.checkpoint import load_state
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store, digest_tree
 from pmflib.store.run_records import read_run
-from pmflib.synthetic.datasets import planted_factors, write_rating_log, write_survey
+from pmflib.synthetic.datasets import write_rating_log, write_survey
+from pmflib.synthetic.planted_models import planted_factors
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit

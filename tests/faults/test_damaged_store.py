@@ -8,7 +8,7 @@ import pytest
 
 from pmflib.config import ClusterConfig, load_config
 from pmflib.errors import StoreError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.ingest import ingest

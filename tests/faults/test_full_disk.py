@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.faults.fault_runs import run_stages
 from pmflib.config import ClusterConfig
 from pmflib.errors import StoreError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 
 try:
     with start_workers(ClusterConfig(workers=2)) as address:

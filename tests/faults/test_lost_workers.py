@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import open_client, start_workers
-from tasks.stage import Progress, listen
+from pmflib.running.clients import open_client, start_workers
+from tasks.progress import Progress, listen
 from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,
@@ -87,7 +87,7 @@ def test_refine__worker_killed(workers: int, ingested: Path, undisturbed: Undist
     with (
         start_workers(cluster) as address,
         _kill_one(
-            address, "run_e_step", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
+            address, "evaluate_group", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
         ) as killed,
     ):
         assert run_stages(ingested, address) == undisturbed[1]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running import memory_plan as plan
-from pmflib.running.parallel import open_client, start_workers
+from pmflib.running import grouping
+from pmflib.running.clients import open_client, start_workers
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data make a merge tree as deep as large data do."""
-    monkeypatch.setattr(plan, "MIN_GROUP", 500)
+    monkeypatch.setattr(grouping, "MIN_GROUP", 500)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def expected(
     """Digests of one thread's work, by layout."""
     digests = {}
     with pytest.MonkeyPatch.context() as patch, start_workers(ClusterConfig(workers=1)) as address:
-        patch.setattr(plan, "MIN_GROUP", 500)
+        patch.setattr(grouping, "MIN_GROUP", 500)
         for layout, data in (("long", small_log), ("wide", survey)):
             folder = tmp_path_factory.mktemp(layout)
             digests[layout] = run_stages(
@@ -113,7 +113,6 @@ def test_stages__no_client_same_bits(
 
     for stage in ("ingest", "count", "refine", "evaluate"):
         monkeypatch.setattr(sys.modules[f"tasks.{stage}"], "open_workers", open_nothing)
-    monkeypatch.setattr(sys.modules["tasks.ingest"], "check_workers_see", lambda *_: None)
     path = write_config(tmp_path, small_log, method="auto", passes=8)
     assert run_stages(path, "nowhere") == expected["long"]
 
@@ -125,7 +124,7 @@ def test_stages__another_tree_other_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # shows that the trees above are deep enough for their shape to matter
-    monkeypatch.setattr(plan, "MIN_GROUP", 200_000)
+    monkeypatch.setattr(grouping, "MIN_GROUP", 200_000)
     with start_workers(ClusterConfig(workers=2)) as address:
         found = run_stages(write_config(tmp_path, small_log, method="auto", passes=8), address)
     assert {s for s in STAGES if found[s] == expected["long"][s]} == {"dataset", "counts", "start"}

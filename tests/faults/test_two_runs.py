@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
-from tasks import stage as stages
+from tasks.progress import Progress, listen
 from tests.faults.fault_runs import (
     check_artefacts,
     check_store,
@@ -50,11 +50,11 @@ def test_count__other_run_takes_the_checkpoints_away(
         # seen by the plan, gone or unreadable when their turn comes
         (work / f"fold-{fold}.npz").write_bytes(b"" if fold % 2 else b"PK\x03\x04")
 
-    def take_away(progress: stages.Progress) -> None:
+    def take_away(progress: Progress) -> None:
         if progress.stage == "count" and progress.done == 5:
             shutil.rmtree(work)
 
-    with start_workers(ClusterConfig(workers=2)) as address, stages.listen(take_away):
+    with start_workers(ClusterConfig(workers=2)) as address, listen(take_away):
         assert run_stages(path, address) == undisturbed[1]
     check_store(store)
 

@@ -1,14 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 import pmflib as pmf
 from pmflib.arrays import FloatArray
-from pmflib.fitting import auto_method as choosing
-from pmflib.fitting.auto_method import PSEUDO_COUNTS, count_carried, fit_chosen, group_folds
+from pmflib.fitting import auto_method
+from pmflib.fitting.auto_method import SETTINGS, group_folds
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
-from pmflib.synthetic.datasets import published_factors
+from pmflib.selection.pseudo_count_grids import FIT_PAIRS
+from pmflib.synthetic.planted_models import published_factors
 from tests.reference import tables_of_codes
 
 
@@ -22,7 +25,7 @@ def draw_counts(
     return pmf.count_pairs(codes, [10] * 5, n_folds=n_folds), (prior, factors)
 
 
-def test_fit_chosen__is_no_worse_than_spa_and_opt():
+def test_run_auto__is_no_worse_than_spa_and_opt():
     counts, truth = draw_counts(1000, 0.5)
     chosen = pmf.fit(counts, 5)
     errors = {
@@ -33,57 +36,62 @@ def test_fit_chosen__is_no_worse_than_spa_and_opt():
     assert factor_mse(chosen.model.prior, chosen.model.factors, *truth, 5) < min(errors.values())
 
 
-def test_fit_chosen__tells_what_was_compared_and_repeats_itself():
+def test_run_auto__says_what_was_compared_and_repeats_itself():
     counts, _ = draw_counts(1000, 0.5)
     result = pmf.fit(counts, 5, rng=3)
-    assert "best held-out log-likelihood per pair, mean of 4 rounds" in result.notes[0]
-    for pseudo_count in PSEUDO_COUNTS:
+    assert "best held-out log-likelihood per pair (" in result.notes[0]
+    assert result.notes[0].endswith("), mean of 4 rounds")
+    (compared,) = result.comparisons
+    assert [each.settings["pseudo_count"] for each in compared.points] == list(FIT_PAIRS)
+    assert compared.best is compared.chosen
+    for pseudo_count in FIT_PAIRS:
         assert f"{pseudo_count:g}: -" in result.notes[0]
     assert result.notes[1].startswith(f"start {result.method.removesuffix('+opt')}: least loss")
     assert np.all(np.diff(result.loss_history) <= 0)
     assert np.array_equal(result.model.factors, pmf.fit(counts, 5, rng=3).model.factors)
 
 
-def test_fit_chosen__few_samples_want_pseudo_counts():
+def test_run_auto__few_samples_want_pseudo_counts():
     counts, _ = draw_counts(300, 0.5)
-    _, choice = fit_chosen(counts, 5, np.random.default_rng(0))
-    assert choice.pseudo_count > 0
+    (compared,) = pmf.fit(counts, 5, rng=0).comparisons
+    assert float(compared.chosen.settings["pseudo_count"]) > 0
 
 
-def test_fit_chosen__one_fold_leaves_nothing_to_judge_on():
+def test_run_auto__one_fold_leaves_nothing_to_judge_on():
     counts, _ = draw_counts(1000, 0.5, n_folds=1)
     result = pmf.fit(counts, 5)
     assert "pseudo-count 1 by default, nothing was held out: one fold" in result.notes[0]
 
 
-def test_fit_chosen__large_tables_are_not_judged(monkeypatch):
+def test_run_auto__large_tables_are_not_judged(monkeypatch):
     counts, _ = draw_counts(1000, 0.5)
-    monkeypatch.setattr("pmflib.fitting.auto_method._WORK_FOR_ALL_ROUNDS", 1)
+    one_round = replace(SETTINGS, work_of_all_rounds=1)
+    monkeypatch.setattr(auto_method, "SETTINGS", one_round)
     assert "mean of 1 rounds" in pmf.fit(counts, 5).notes[0]
-    monkeypatch.setattr("pmflib.fitting.auto_method._WORK_FOR_ONE_ROUND", 1)
+    monkeypatch.setattr(auto_method, "SETTINGS", replace(one_round, work_of_one_round=1))
     notes = pmf.fit(counts, 5).notes
     assert "nothing was held out: large tables" in notes[0]
     assert "random:" not in notes[1]
 
 
-def test_fit_chosen__no_pair_to_hold_out():
+def test_run_auto__no_pair_to_hold_out():
     codes = np.array([[0, -1], [-1, 1], [1, -1]])
     result = pmf.fit(pmf.count_pairs(codes, [2, 2], n_folds=2), 2)
     assert "nothing was held out: too few pairs" in result.notes[1]
 
 
-def test_fit_chosen__rank_above_what_spa_can_carry():
+def test_run_auto__rank_above_what_spa_can_carry():
     codes = np.random.default_rng(0).integers(0, 3, (200, 3))
     result = pmf.fit(pmf.count_pairs(codes, [3] * 3), 5)
     assert result.notes[0].startswith("no spa start: rank is 5")
 
 
-def test_fit_chosen__rank_above_what_pairs_can_tell_apart_is_brought_near_them_only():
+def test_run_auto__rank_above_what_pairs_can_distinguish_is_brought_near_them_only():
     counts, _ = draw_counts(1000, 0.5)
-    assert count_carried(counts) == 46
+    assert counts.schema.max_pairs_rank == 46
     result = pmf.fit(counts, 47, rng=2)
     assert result.method == "pairs"
-    assert result.notes[0].startswith("pairs tell at most 46 states apart: random start")
+    assert result.notes[0].startswith("pairs distinguish at most 46 states: random start")
     alike = pmf.fit(counts, 47, method="pairs", rng=np.random.default_rng(2))
     assert (alike.method, alike.best_pass) == ("pairs", 50)
     assert np.array_equal(alike.model.factors, result.model.factors)
@@ -98,15 +106,15 @@ def test_fit_chosen__rank_above_what_pairs_can_tell_apart_is_brought_near_them_o
 
 
 @given(tables_of_codes(min_variables=2))
-def test_fit_chosen__always_gives_a_model(table):
+def test_run_auto__always_gives_a_model(table):
     cardinalities, codes = table
     result = pmf.fit(pmf.count_pairs(codes, cardinalities, n_folds=3), 2)
     assert np.isfinite(result.model.factors).all()
     assert result.model.rank == 2
 
 
-def test_fit_chosen__finds_no_states_where_there_are_none_left_apart():
-    # every state of an equal start would stay equal: the noise in the start tells them apart
+def test_run_auto__finds_no_states_where_there_are_none_left_apart():
+    # every state of an equal start would stay equal: the noise in the start separates them
     counts, _ = draw_counts(20_000, 1.0)
     factors = pmf.fit(counts, 5).model.factors
     gaps = np.abs(factors[:, :, None] - factors[:, None]).max(axis=0)
@@ -129,4 +137,4 @@ def test_group_folds__deals_every_fold_once(folds, n_levels, expected):
     ("n_levels", "rank", "limit"), [(500, 20, 200), (8410, 8, 35), (50_000, 100, 10)]
 )
 def test_limit_iterations__falls_with_the_size_of_the_tables(n_levels, rank, limit):
-    assert choosing._limit_iterations(n_levels, rank) == limit
+    assert SETTINGS.limit_iterations(n_levels, rank) == limit

@@ -7,7 +7,7 @@ import pytest
 import pmflib as pmf
 from pmflib.em.members import split_members
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
-from pmflib.fitting.recipes import DEFAULT_PSEUDO_COUNT, PSEUDO_COUNTS
+from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]
@@ -125,12 +125,13 @@ def test_fit_em__gaps_and_int16_codes():
 def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
     result = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
     assert any(note.startswith("pseudo-count ") for note in result.notes)
-    (told,) = [note for note in result.notes if " of 8 starts: held-out" in note]
-    kind = told.split()[0]
-    scores = dict(re.findall(r"(best|mean): (-[\d.]+)", told))
-    assert float(scores[kind]) == max(map(float, scores.values()))
-    assert result.held_out == pytest.approx([float(scores[kind])], abs=1e-5)
-    assert result.model.origin[kind] == 8
+    compared = result.comparisons[-1]
+    assert [each.settings for each in compared.points] == [
+        {"combination": "best"},
+        {"combination": "mean"},
+    ]
+    assert result.held_out == (max(each.score for each in compared.points),)
+    assert result.model.origin[str(compared.chosen.settings["combination"])] == 8
     assert result.model.rank == 3
     again = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
     assert np.array_equal(result.model.factors, again.model.factors)
@@ -189,7 +190,7 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
                 patience=5,
             ).held_out
         )
-        for pseudo_count in PSEUDO_COUNTS
+        for pseudo_count in FIT_SAMPLES
     }
     assert given.model.origin["pseudo_count"] == max(fixed, key=lambda each: fixed[each])
     assert max(given.held_out) == max(fixed.values())

@@ -54,7 +54,7 @@ def test_fit_triples__same_seed_same_bits():
 @pytest.mark.parametrize(
     ("cardinalities", "rank", "loss", "error", "match"),
     [
-        ([2, 2, 2], 0, "kl", RankError, "rank is 0; give at least 1"),
+        ([2, 2, 2], 0, "kl", RankError, "rank is 0, below 1; give at least"),
         ([2, 2, 2], 1, "mse", PmfError, "loss is 'mse'; give one of"),
         ([2, 2], 1, "kl", PmfError, "there are 2 variables, and triples need three"),
     ],

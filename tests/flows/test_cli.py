@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows import cli
-from flows.commands import running
+from flows.commands import run as run_module
 from pmflib.config import load_config
 from pmflib.errors import (
     ConfigError,
@@ -63,7 +63,7 @@ def test_main__exit_code_of_an_error(call, monkeypatch, error, code):
     def refuse(path):
         raise error(f"what is wrong, where, and the remedy, in a line that is long [b] {'x' * 99}")
 
-    monkeypatch.setattr(running, "load_config", refuse)
+    monkeypatch.setattr(run_module, "load_config", refuse)
     found, out, err = call("status", "pipeline.toml")
     assert (found, out) == (code, "")
     assert err.startswith("error: what is wrong")
@@ -75,7 +75,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def fail(path):
         raise KeyError("ours")
 
-    monkeypatch.setattr(running, "load_config", fail)
+    monkeypatch.setattr(run_module, "load_config", fail)
     code, out, err = call("status", "pipeline.toml")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
@@ -88,7 +88,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def interrupt(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "load_config", interrupt)
+    monkeypatch.setattr(run_module, "load_config", interrupt)
     # click turns an interruption inside a command into its own end
     code, _, err = call("status", "pipeline.toml")
     assert code == 130

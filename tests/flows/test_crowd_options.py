@@ -64,7 +64,7 @@ def test_crowd__method_is_written_once_and_then_read(call, tmp_path):
 
 def test_crowd__options_that_cannot_be_are_refused_before_anything_is_written(call, tmp_path):
     code, err = call("a.csv", "--method", "best")
-    assert (code, "method: Input should be 'auto', " in err) == (2, True)
+    assert (code, "method is 'best'; did you mean 'robust'? give one of auto, " in err) == (2, True)
     code, err = call("a.csv", "--no-em")
     assert (code, "em = false leaves nothing of method = 'auto'" in err) == (2, True)
     assert not (tmp_path / "crowd").exists()

@@ -197,7 +197,7 @@ def test_read_rows__quotation_mark_that_swallows_a_block(tmp_path, monkeypatch):
 
 
 def test_read_rows__column_twice(tmp_path):
-    with pytest.raises(SourceError, match=r"x\.csv: column 'a' stands 2 times in the header"):
+    with pytest.raises(SourceError, match=r"x\.csv: column 'a' occurs 2 times in the header"):
         read(tmp_path, b"a,b,a\n1,2,3\n", ["a"])
     assert read(tmp_path, b"a,b,a\n1,2,3\n", ["b"])[0] == {1: (b"2",)}
 

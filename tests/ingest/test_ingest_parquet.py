@@ -89,7 +89,7 @@ def test_read_rows__columns_absent_twice_or_nested(tmp_path):
     path = tmp_path / "x.parquet"
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     pq.write_table(twice, path)
-    with pytest.raises(SourceError, match="column 'a' stands 2 times"):
+    with pytest.raises(SourceError, match="column 'a' occurs 2 times"):
         read(path, ["a"])
     pq.write_table(pa.table({"user_id": [[1, 2]]}), path)
     with pytest.raises(SourceError, match=r"no column 'user'.*did you mean \['user_id'\]"):

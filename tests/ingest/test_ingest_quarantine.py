@@ -72,7 +72,7 @@ def test_raw_text__numbers_nothing_and_bad_bytes():
 def test_account__refuses_rows_that_vanish():
     account = Account(rows_in=3, rows_encoded=1)
     account.reasons["ragged"] = 1
-    with pytest.raises(StoreError, match="3 came in, 1 were encoded, 1 went to quarantine"):
+    with pytest.raises(StoreError, match="3 entered, 1 were encoded, 1 were put in quarantine"):
         account.summarise()
     account.reasons["duplicate"] = 1
     assert account.summarise(samples=1) == {

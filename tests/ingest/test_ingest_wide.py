@@ -284,3 +284,22 @@ def test_assemble_wide__duplicate_stops(tmp_path):
 def test_assemble_wide__every_bucket_may_be_empty(tmp_path):
     total, codes, _, _ = assemble(tmp_path, {"x.csv": b"id,a,b\n"}, n_buckets=3)
     assert (total["samples"], total["blocks"], codes) == (0, 0, {})
+
+
+def test_encode_wide__reports_the_rows_of_every_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr("pmflib.ingest.csv_feed.CSV_BYTES", 1000)
+    (tmp_path / "a.csv").write_text("a\n" + "0\n1\n" * 900 + "0,1\n")
+    schema = Schema((Variable("a", ("0", "1")),))
+    reported = []
+    account = encode_wide(
+        find_sources(str(tmp_path / "a.csv"))[0],
+        schema,
+        WIDE,
+        SchemaConfig(),
+        n_folds=2,
+        seed=0,
+        folder=tmp_path / "out",
+        on_rows=reported.append,
+    )
+    assert len(reported) > 2
+    assert sum(reported) == account["rows_in"] == 1801

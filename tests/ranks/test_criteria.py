@@ -13,7 +13,7 @@ from pmflib.ranks.criteria import (
     score_composite,
     score_samples,
 )
-from pmflib.synthetic.datasets import published_factors
+from pmflib.synthetic.planted_models import published_factors
 
 
 def make_model(cardinalities, rank, seed=0):
@@ -30,8 +30,8 @@ def test_count_parameters__by_hand():
 
 def test_count_parameters__levels_never_seen_and_variables_never_observed_are_none():
     model = make_model([3, 2, 4], 2)
-    answers = np.array([5, 0, 5, 3, 3, 0, 0, 0, 0])
-    assert count_parameters(model, answers) == 1 + 2 * (1 + 1 + 0)
+    level_counts = np.array([5, 0, 5, 3, 3, 0, 0, 0, 0])
+    assert count_parameters(model, level_counts) == 1 + 2 * (1 + 1 + 0)
 
 
 def test_count_parameters__zeros_and_states_of_no_mass_are_fixed():
@@ -42,7 +42,9 @@ def test_count_parameters__zeros_and_states_of_no_mass_are_fixed():
 
 
 def test_count_parameters__refuses_another_shape():
-    with pytest.raises(SchemaError, match=r"answers has shape \(2,\); the schema has 5 levels"):
+    with pytest.raises(
+        SchemaError, match=r"level_counts has shape \(2,\); the schema has 5 levels"
+    ):
         count_parameters(make_model([3, 2], 3), np.array([1, 1]))
 
 

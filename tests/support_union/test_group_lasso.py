@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from pmflib.errors import PmfError
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.conic import order_generators
-from pmflib.support_union.group_lasso import find_strongest, fit_row_support, trace_supports
+from pmflib.support_union.group_lasso import (
+    GroupLassoSettings,
+    find_largest_penalty,
+    fit_row_support,
+    trace_supports,
+)
 
 SWIMMER = Path(__file__).parents[2].parent / "shared" / "data" / "swimmer"
 
@@ -75,12 +80,12 @@ def test_column_moments__refuse():
 def test_fit_row_support__is_the_optimum_of_a_general_solver(share):
     columns = draw_columns(9, 300, rank=4)
     moment = ColumnMoments.of_columns(columns).to_cumulant_moment()
-    strength = share * find_strongest(moment)
-    found = fit_row_support(moment, strength, tol=1e-10)
+    penalty = share * find_largest_penalty(moment)
+    found = fit_row_support(moment, penalty, tol=1e-10)
     unknown = cvxpy.Variable(moment.shape)
     loss = cvxpy.sum_squares(moment - moment @ unknown) / 2
     problem = cvxpy.Problem(
-        cvxpy.Minimize(loss + strength * cvxpy.sum(cvxpy.norm(unknown, 2, axis=1)))
+        cvxpy.Minimize(loss + penalty * cvxpy.sum(cvxpy.norm(unknown, 2, axis=1)))
     )
     problem.solve(solver=cvxpy.CLARABEL)
     assert found.converged
@@ -100,19 +105,27 @@ def test_fit_row_support__the_gap_bounds_how_far_the_optimum_is():
     assert not rounds[1].converged
 
 
-def test_fit_row_support__nothing_is_used_above_the_strongest():
+def test_fit_row_support__nothing_is_used_above_the_largest_penalty():
     moment = ColumnMoments.of_columns(draw_columns(12, 200, rank=5)).to_cumulant_moment()
-    edge = find_strongest(moment)
+    edge = find_largest_penalty(moment)
     assert fit_row_support(moment, 1.0001 * edge).rank == 0
     assert fit_row_support(moment, 0.99 * edge).rank > 0
     assert fit_row_support(np.zeros((3, 3)), 1.0).rank == 0
 
 
+def test_fit_row_support__settings_say_which_rows_count():
+    moment = ColumnMoments.of_columns(draw_columns(12, 200, rank=5)).to_cumulant_moment()
+    found = fit_row_support(moment, 1.0)
+    norms = np.linalg.norm(found.coefficients, axis=1)
+    settings = GroupLassoSettings(least_norm=float(np.sort(norms)[-3]))
+    assert fit_row_support(moment, 1.0, settings=settings).rank == 2 < found.rank
+
+
 def test_trace_supports__from_any_order_the_same_solutions():
     moment = ColumnMoments.of_columns(draw_columns(12, 2000, rank=5)).to_cumulant_moment()
-    strengths = [0.1, 100.0, 10.0]
-    path = trace_supports(moment, strengths)
-    assert [found.strength for found in path] == strengths
+    penalties = [0.1, 100.0, 10.0]
+    path = trace_supports(moment, penalties)
+    assert [found.penalty for found in path] == penalties
     assert all(found.converged for found in path)
     alone = fit_row_support(moment, 10.0)
     assert path[2].rank == alone.rank == 5
@@ -129,7 +142,7 @@ def test_fit_row_support__published_setting_finds_ten():
 def test_fit_row_support__refuses():
     with pytest.raises(PmfError, match="must be square and finite"):
         fit_row_support(np.ones((2, 3)), 1.0)
-    with pytest.raises(PmfError, match="strength is -1"):
+    with pytest.raises(PmfError, match="penalty is -1"):
         fit_row_support(np.eye(2), -1.0)
     with pytest.raises(PmfError, match="initial has shape"):
         fit_row_support(np.eye(2), 1.0, initial=np.eye(3))

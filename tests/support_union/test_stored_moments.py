@@ -3,7 +3,6 @@ import pytest
 import zarr
 
 from pmflib.errors import StoreError
-from pmflib.running.parallel import open_client
 from pmflib.support_union.column_moments import ColumnMoments
 from pmflib.support_union.stored_moments import sum_moments
 
@@ -19,15 +18,14 @@ def stored(tmp_path):
     return matrix, tmp_path / "group"
 
 
-def test_sum_moments__is_the_whole_and_the_same_bits_on_workers(stored, workers):
+def test_sum_moments__is_the_whole_and_the_same_bits_on_workers(stored, thread_client):
     matrix, path = stored
     # parts of two chunks each
     alone = sum_moments(None, path, "matrix", part_bytes=8 * 5 * 200)
     whole = ColumnMoments.of_columns(matrix).to_cumulant_moment()
     assert alone.n_columns == 1003
     np.testing.assert_allclose(alone.to_cumulant_moment(), whole, rtol=1e-9, atol=1e-9)
-    with open_client(workers) as client:
-        spread = sum_moments(client, path, "matrix", part_bytes=8 * 5 * 200)
+    spread = sum_moments(thread_client, path, "matrix", part_bytes=8 * 5 * 200)
     for name in ("first", "second", "third", "fourth"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(spread, name))
 

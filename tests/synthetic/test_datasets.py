@@ -7,19 +7,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.errors import PmfError, RankError, SchemaError, SourceError
-from pmflib.synthetic.datasets import (
-    planted_factors,
-    published_factors,
-    write_rating_log,
-    write_survey,
-)
+from pmflib.errors import PmfError, SchemaError, SourceError
+from pmflib.synthetic.datasets import write_rating_log, write_survey
+from pmflib.synthetic.planted_models import planted_factors
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])
 # No cell of a test counts beyond this many standard deviations: two-sided chance 2e-9 a cell.
 DEVIATIONS = 6.0
-LONG_KINDS = (
+LONG_DAMAGE = (
     "unknown_level",
     "missing_field",
     "extra_field",
@@ -28,7 +24,7 @@ LONG_KINDS = (
     "duplicate",
     "unknown_variable",
 )
-WIDE_KINDS = LONG_KINDS[:-1]
+WIDE_DAMAGE = LONG_DAMAGE[:-1]
 
 
 def make_model(seed=0):
@@ -100,76 +96,6 @@ def assert_pair_marginals(rows, n_pairs):
     assert n_checked == n_pairs
 
 
-@pytest.mark.parametrize("concentration", [0.1, 1.0, 10.0])
-def test_planted_factors__is_a_model(concentration):
-    prior, factors = planted_factors(
-        CARDINALITIES, 4, np.random.default_rng(0), concentration=concentration
-    )
-    assert prior.shape == (4,)
-    assert factors.shape == (21, 4)
-    np.testing.assert_allclose(prior.sum(), 1, rtol=1e-12)
-    np.testing.assert_allclose(np.add.reduceat(factors, OFFSETS[:-1]), 1, rtol=1e-12)
-
-
-def test_planted_factors__small_concentration_is_sharper():
-    sharp, flat = (
-        np.mean(planted_factors([5] * 50, 4, np.random.default_rng(0), concentration=c)[1] ** 2)
-        for c in (0.1, 10.0)
-    )
-    assert sharp > 3 * flat
-
-
-def test_planted_factors__refuses_empty_models():
-    rng = np.random.default_rng(0)
-    with pytest.raises(SchemaError, match=r"cardinalities is \[3, 0\]"):
-        planted_factors([3, 0], 2, rng)
-    with pytest.raises(RankError, match="rank is 0"):
-        planted_factors([3], 0, rng)
-    with pytest.raises(PmfError, match="concentration is 0"):
-        planted_factors([3], 1, rng, concentration=0.0)
-
-
-def test_published_factors__uniform_prior_and_scaled_rows():
-    prior, factors = published_factors(5, 10, 4, np.random.default_rng(0))
-    np.testing.assert_array_equal(prior, 0.25)
-    rows = np.random.default_rng(0).dirichlet(np.ones(4), (5, 10))
-    for block, raw in zip(np.split(factors, 5), rows, strict=True):
-        np.testing.assert_allclose(block, raw / raw.sum(axis=0), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("label", "impurity"), [(0.1, 0.0005), (0.2, 0.015), (0.3, 0.03)])
-def test_published_factors__one_late_variable_has_nearly_pure_levels(label, impurity):
-    rng = np.random.default_rng(1)
-    seen = set()
-    for _ in range(20):
-        _, factors = published_factors(5, 10, 5, rng, separability=label)
-        expected = np.full((5, 5), impurity)
-        np.fill_diagonal(expected, 0.4)
-        blocks = np.split(factors, 5)
-        pure = [j for j, block in enumerate(blocks) if np.allclose(block[:5], expected, rtol=1e-12)]
-        assert len(pure) == 1
-        np.testing.assert_allclose(blocks[pure[0]].sum(axis=0), 1, rtol=1e-12)
-        seen.update(pure)
-    assert seen == {3, 4}
-
-
-def test_published_factors__as_many_levels_as_states():
-    _, factors = published_factors(4, 3, 3, np.random.default_rng(0), separability=0.1)
-    np.testing.assert_allclose(np.diag(factors[9:]), 0.4 / 0.401, rtol=1e-12)
-
-
-def test_published_factors__refuses_what_the_experiments_do_not_have():
-    rng = np.random.default_rng(0)
-    with pytest.raises(PmfError, match=r"separability is 0.5: pass one of \[0.1, 0.2, 0.3\]"):
-        published_factors(5, 10, 5, rng, separability=0.5)
-    with pytest.raises(SchemaError, match="got 3, 10 and rank 5"):
-        published_factors(3, 10, 5, rng, separability=0.1)
-    with pytest.raises(RankError, match="rank is 0"):
-        published_factors(5, 10, 0, rng)
-    with pytest.raises(SchemaError, match="5, 0, below 1"):
-        published_factors(5, 0, 2, rng)
-
-
 def test_write_rating_log__pair_marginals_agree_with_the_model(tmp_path):
     summary = write_log(tmp_path / "log.csv", n_samples=20_000, batch=4096)
     header, rows = read_csv(summary.paths[0])
@@ -190,10 +116,10 @@ def test_write_rating_log__summary_agrees_with_the_files(tmp_path, format):
     found, answers = tally_ratings(summary, files)
     assert sum(map(len, files)) == summary.n_rows
     assert len(answers) == summary.n_answers
-    assert {kind: found[kind] for kind in LONG_KINDS} == {
-        kind: getattr(summary, kind) for kind in LONG_KINDS
+    assert {kind: found[kind] for kind in LONG_DAMAGE} == {
+        kind: getattr(summary, kind) for kind in LONG_DAMAGE
     }
-    damaged = [found[kind] for kind in LONG_KINDS]
+    damaged = [found[kind] for kind in LONG_DAMAGE]
     assert max(damaged) - min(damaged) <= 1
     n_drawn = summary.n_rows - summary.duplicate
     assert abs(sum(damaged) - 0.2 * n_drawn) <= DEVIATIONS * np.sqrt(0.2 * 0.8 * n_drawn)
@@ -207,7 +133,7 @@ def test_write_rating_log__parquet_summary_agrees_with_the_file(tmp_path):
     found, answers = tally_ratings(summary, [rows])
     assert len(rows) == summary.n_rows
     assert len(answers) == summary.n_answers
-    for kind in LONG_KINDS:
+    for kind in LONG_DAMAGE:
         assert found[kind] == getattr(summary, kind)
     assert found["undecodable"] == 0 < found["unknown_level"]
 
@@ -311,7 +237,7 @@ def test_write_survey__summary_agrees_with_the_file(tmp_path, format):
             n_answers += sum(map(bool, fields[1:]))
     assert len(rows) == summary.n_rows == 500 + summary.duplicate
     assert n_answers == summary.n_answers
-    for kind in set(WIDE_KINDS) - {"empty_value"}:
+    for kind in set(WIDE_DAMAGE) - {"empty_value"}:
         assert found[kind] == getattr(summary, kind) > 0
     assert summary.levels == tuple(labels)
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pmflib.errors import SchemaError
-from tasks.stage import Progress, is_worth_a_retry, listen, report
+from tasks.stage import is_worth_a_retry
 
 
 class Ended:
@@ -22,7 +22,7 @@ class LostScheduler(Exception):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (SchemaError("mend it"), False),
+        (SchemaError("fix it"), False),
         (OSError("disk"), True),
         (LostScheduler(), True),
         (KeyError("ours"), False),
@@ -31,11 +31,3 @@ class LostScheduler(Exception):
 )
 def test_is_worth_a_retry__only_what_may_pass(error, expected):
     assert is_worth_a_retry(None, None, Ended(error)) is expected
-
-
-def test_report__reaches_all_listeners_and_no_more():
-    first, second = [], []
-    with listen(first.append), listen(second.append):
-        report("count", 1, 2, "x")
-    report("count", 2, 2)
-    assert first == second == [Progress("count", 1, 2, "x")]

@@ -9,7 +9,7 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pa
 from pmflib.crowd import aggregate as aggregate_table
 from pmflib.crowd import read_answers
 from pmflib.errors import MemoryPlanError
-from pmflib.running.parallel import start_workers
+from pmflib.running.clients import start_workers
 from pmflib.solvers.crowd import worker_marginals as worker_pairs
 from pmflib.store.artefacts import Store
 from tasks.annotators import PAIRS, annotators, pairs

@@ -7,7 +7,6 @@ from pmflib.store.artefacts import Store
 from tasks import count as stage_module
 from tasks.count import count
 from tasks.ingest import ingest
-from tasks.stage import listen
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.reference import pair_table
 
@@ -39,55 +38,8 @@ def test_count__equals_a_loop_over_the_rows(counted, workers):
 def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
     config, dataset, _ = counted
     first = count.fn(config, dataset, workers)
-    monkeypatch.setattr(stage_module, "start_blocks", None)
+    monkeypatch.setattr(stage_module, "count_stored_pairs", None)
     assert count.fn(config, dataset, workers) == first
-
-
-def test_count__goes_on_after_the_last_fold_that_was_counted(counted, workers, monkeypatch):
-    config, dataset, codes = counted
-    original_save = stage_module.save_table  # type: ignore[attr-defined]
-    original_start = stage_module.start_blocks  # type: ignore[attr-defined]
-    started = []
-
-    def save_three(path, table, n_rows):
-        if path.stem == "fold-3":
-            raise KeyboardInterrupt
-        original_save(path, table, n_rows)
-
-    def start(*arguments, **options):
-        started.append(arguments)
-        return original_start(*arguments, **options)
-
-    monkeypatch.setattr(stage_module, "save_table", save_three)
-    with pytest.raises(KeyboardInterrupt):
-        count.fn(config, dataset, workers)
-    monkeypatch.setattr(stage_module, "save_table", original_save)
-    monkeypatch.setattr(stage_module, "start_blocks", start)
-    counts = load(config, count.fn(config, dataset, workers))
-    assert len(started) == 4
-    np.testing.assert_array_equal(np.triu(counts.to_dense()), pair_table(codes, SIZES))
-    assert not list((Store(config.resolve("store")).root / "work").iterdir())
-
-
-def test_count__few_folds_are_under_way_at_a_time(counted, workers, monkeypatch):
-    config, dataset, _ = counted
-    original = stage_module.start_blocks  # type: ignore[attr-defined]
-    under_way, most = 0, 0
-
-    def start(*arguments, **options):
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        return original(*arguments, **options)
-
-    def listener(progress):
-        nonlocal under_way
-        under_way -= progress.done > 0
-
-    monkeypatch.setattr(stage_module, "start_blocks", start)
-    with listen(listener):
-        count.fn(config, dataset, workers)
-    assert most == stage_module.FOLDS_AHEAD
 
 
 def test_count__refuses_what_does_not_fit_in_memory(counted, pipeline, workers):

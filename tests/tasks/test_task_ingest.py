@@ -4,9 +4,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.errors import SchemaError, SourceError
-from tasks import ingest as stage_module
+from pmflib.ingest import build_steps
 from tasks.ingest import ingest
-from tasks.stage import listen
+from tasks.progress import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 SIZES = (3, 2, 4)
@@ -88,13 +88,13 @@ def test_ingest__reads_only_the_new_file(pipeline, tmp_path, workers, monkeypatc
     codes = draw_codes(20, SIZES, missing=0)
     read = []
     function = "encode_wide" if layout == "wide" else "spill_long"
-    original = getattr(stage_module, function)
+    original = getattr(build_steps, function)
 
     def spy(source, *arguments, **options):
         read.append(source.name)
         return original(source, *arguments, **options)
 
-    monkeypatch.setattr(stage_module, function, spy)
+    monkeypatch.setattr(build_steps, function, spy)
 
     def write(name, part):
         if layout == "wide":
@@ -116,7 +116,7 @@ def test_ingest__options_that_do_not_matter_redo_nothing(pipeline, tmp_path, wor
     config = pipeline(SCHEMA, {})
     (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(10, SIZES)))
     first = ingest.fn(config, workers)
-    monkeypatch.setattr(stage_module, "encode_wide", None)
+    monkeypatch.setattr(build_steps, "encode_wide", None)
     other = pipeline(SCHEMA, {}, cluster={"workers": 1}, model={"rank": 3}, em={"tol": 0.1})
     assert ingest.fn(other, workers) == first
 
@@ -144,15 +144,15 @@ def test_ingest__reports_rows_while_files_are_read(pipeline, tmp_path, workers):
     codes = draw_codes(10, SIZES, missing=0)
     for place in range(6):
         write_csv(tmp_path / "data" / f"{place}.csv", as_long(codes))
-    heard = []
-    with listen(heard.append):
+    received = []
+    with listen(received.append):
         ingest.fn(config, workers)
-    reading = [p for p in heard if p.stage == "read files"]
+    reading = [p for p in received if p.stage == "read files"]
     assert (reading[0].done, reading[0].total, reading[0].text) == (0, 6, "")
     assert (reading[-1].done, reading[-1].text) == (6, "180 rows")
     assert [p.done for p in reading] == sorted(p.done for p in reading)
     assert {p.text for p in reading} - {"", "180 rows"}
-    heard.clear()
-    with listen(heard.append):
+    received.clear()
+    with listen(received.append):
         ingest.fn(config, workers)
-    assert {p.text for p in heard if p.stage == "read files"} == {"", "180 rows"}
+    assert {p.text for p in received if p.stage == "read files"} == {"", "180 rows"}

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
-from pmflib.solvers.pairs.checks import FLOOR
 from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
+from tasks.progress import listen
 from tasks.refine import refine
-from tasks.stage import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
@@ -158,7 +158,8 @@ def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     summary = summary_of(config, stages["model"])
     assert summary["notes"][0].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
     assert "0.1: -" in summary["notes"][0]
-    assert "of 8 starts: held-out log-likelihood" in summary["notes"][1]
+    assert summary["notes"][1].startswith("combination ")
+    assert [each["reason"] for each in summary["comparisons"]] == summary["notes"]
     assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 

@@ -51,7 +51,7 @@ def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
     first = score.fn(config, stages["dataset"], stages["model"], (), workers)
     with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
         score.fn(config, stages["dataset"], stages["model"], ("nope",), workers)
-    monkeypatch.setitem(score.fn.__globals__, "map_items", None)
+    monkeypatch.setitem(score.fn.__globals__, "score_stored", None)
     assert score.fn(config, stages["dataset"], stages["model"], (), workers) == first
 
 

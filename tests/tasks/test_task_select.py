@@ -6,16 +6,18 @@ import pytest
 
 from flows import etl
 from pmflib.errors import ConfigError, PmfError
-from pmflib.ranks import selection as rank_selection
+from pmflib.ranks import by_pairs, stored
+from pmflib.ranks.stored import take_samples
+from pmflib.selection.comparison import Comparison
+from pmflib.selection.tables import draw_markdown
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.lineage import trace
 from tasks import select as stage
 from tasks.count import count
-from tasks.curves import draw_curves, tabulate_curves
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.select import CURVE, select, settle
+from tasks.select import COMPARISONS, select, settle
 from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
@@ -41,8 +43,8 @@ def test_select__finds_the_coin_and_says_why(counted, workers):
     reference = select.fn(config, dataset, counts, workers)
     summary = summary_of(config, reference)
     assert summary["rank"] == summary["rank_by_pairs"] == 2
-    assert summary["reasons"][0].startswith("by pairs: rank 2 has the best held-out score")
-    assert re.match("by samples: rank 2 makes|by samples: .*; rank 2 is", summary["reasons"][-1])
+    assert summary["reasons"][0].startswith("by pairs: rank 2: ")
+    assert summary["reasons"][-1].startswith("by samples: rank 2, pseudo-count ")
     settled = settle(config, reference)
     assert settled.model.settled_rank == 2
     assert settled.em == config.em
@@ -56,16 +58,20 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     config, dataset, counts = counted(600)
     reference = select.fn(config, dataset, counts, workers)
     folder = Store(config.resolve("store")).locate(reference)
-    content = (folder / CURVE).read_text()
-    alone = stage.select_rank  # type: ignore[attr-defined]
-    monkeypatch.setattr(stage, "select_rank", lambda counts, rng, client: alone(counts, rng=rng))
+    content = json.loads((folder / COMPARISONS).read_text())
+    assert content == summary_of(config, reference)["comparisons"]
+    alone = stored.select_rank  # type: ignore[attr-defined]
+    monkeypatch.setattr(stored, "select_rank", lambda counts, rng, client: alone(counts, rng=rng))
     monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
     again = select.fn(config, dataset, counts, workers)
     assert again.identity != reference.identity
     assert again.digest == reference.digest
-    drawn = draw_curves(tabulate_curves(json.loads(content)))
-    assert drawn.count("chosen |") == 2
-    assert drawn.count("\n| ---: |") == 2
+    comparisons = [Comparison.from_json(each) for each in content]
+    assert [each.to_json() for each in comparisons] == content
+    assert [each.unit for each in comparisons] == ["pair", "pair", "sample"]
+    drawn = draw_markdown(comparisons)
+    assert drawn.count("chosen |") == 3
+    assert drawn.count("\n| ---: |") == 3
     assert "█" in drawn
 
 
@@ -75,17 +81,16 @@ def test_select__without_validation_folds_the_pairs_decide(counted, workers):
     summary = summary_of(config, reference)
     assert summary["rank"] == summary["rank_by_pairs"]
     assert summary["pseudo_count"] is None
-    assert len(summary["curves"]) == 1
-    assert draw_curves(summary["curves"]).count("chosen |") == 1
+    assert [each["unit"] for each in summary["comparisons"]] == ["pair", "pair"]
 
 
 def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monkeypatch):
-    monkeypatch.setattr(stage, "MAX_LEVELS", 8)
-    monkeypatch.setattr(rank_selection, "MAX_LEVELS", 8)
+    monkeypatch.setattr(stored, "MAX_LEVELS", 8)
+    monkeypatch.setattr(by_pairs, "MAX_LEVELS", 8)
     config, dataset, counts = counted(800)
     summary = summary_of(config, select.fn(config, dataset, counts, workers))
     assert re.fullmatch(
-        "pairs of the [23] variables with most answers, of 4", summary["reasons"][1]
+        "pairs of the [23] variables that are observed most, of 4", summary["reasons"][1]
     )
 
 
@@ -95,15 +100,15 @@ def test_select__nothing_to_hold_out(counted, workers):
         select.fn(config, dataset, counts, workers)
 
 
-def test_take_rows__is_spread_over_the_blocks_and_bounded(counted):
+def test_take_samples__is_spread_over_the_blocks_and_bounded(counted):
     config, dataset, _ = counted(900)
     store = Store(config.resolve("store"))
     blocks = list_dataset_blocks(store, dataset, range(8))
     assert len(blocks) == 8
     schema = make_schema(*SIZES)
-    assert len(stage._take_rows(store, dataset, range(8), schema, 10_000)) == 900
-    assert len(stage._take_rows(store, dataset, range(8), schema, 80)) == 80
-    assert stage._take_rows(store, dataset, [], schema, 80).shape == (0, 4)
+    assert len(take_samples(blocks, schema, 10_000)) == 900
+    assert len(take_samples(blocks, schema, 80)) == 80
+    assert take_samples([], schema, 80).shape == (0, 4)
 
 
 def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.solvers.crowd.annotator_model import Annotators, Rule
-from pmflib.store.arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
 
 KIND = "annotators"
 

@@ -16,8 +16,8 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_meetings,
 from pmflib.crowd.passes import evaluate_blocks, score_items, split_rows
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
-from pmflib.running.memory_plan import group_blocks
-from pmflib.running.parallel import tell_count
+from pmflib.running.grouping import group_blocks
+from pmflib.running.worker_messages import report_count
 from pmflib.solvers.crowd.annotator_model import Annotators
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
 
@@ -52,7 +52,7 @@ def count_groups(
         block = _read_joined(group, n_workers, n_classes)
         counts = count_worker_pairs(block, n_workers, n_classes)
         total = WorkerPairCounts.merge([total, counts])
-        tell_count(topic, block.n_rows)
+        report_count(topic, block.n_rows)
     return total
 
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError
-from pmflib.ingest.drafting import MAX_VARIABLES, natural_key
 from pmflib.ingest.readers import read_rows
+from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text

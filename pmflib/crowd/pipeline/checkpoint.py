@@ -9,8 +9,8 @@ import numpy as np
 
 from pmflib.crowd.co_occurrence import Judge
 from pmflib.crowd.passes import CrowdFit
-from pmflib.em.checkpoint import load_arrays, save_arrays
 from pmflib.solvers.crowd.annotator_model import Annotators, Rule
+from pmflib.store.checkpoints import load_arrays, save_arrays
 
 
 def save_fit(path: Path, fit: CrowdFit) -> None:

@@ -16,15 +16,10 @@ from pmflib.crowd.pipeline.block_groups import (
     load_voted,
 )
 from pmflib.em.statistics import EMStatistics
-from pmflib.running.memory_plan import COUNTING
-from pmflib.running.parallel import (
-    Client,
-    count_threads,
-    hear_counts,
-    keep_loaded,
-    map_items,
-    run_blocks,
-)
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import COUNTING_COARSENESS
+from pmflib.running.maps import keep_loaded, map_items, run_blocks
+from pmflib.running.worker_messages import listen_to_counts
 from pmflib.store.sample_blocks import BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
@@ -66,7 +61,7 @@ def evaluate_stored(
 
 def join_groups(groups: Groups, n_threads: int) -> Groups:
     """Put groups together to be counted: a merge takes as long as many answers do, but all threads must work."""
-    n_joined = max(1, min(COUNTING, len(groups) // n_threads))
+    n_joined = max(1, min(COUNTING_COARSENESS, len(groups) // n_threads))
     return [
         [block for group in groups[start : start + n_joined] for block in group]
         for start in range(0, len(groups), n_joined)
@@ -96,7 +91,7 @@ def count_stored(
     shares = [groups[place::n_threads] for place in range(min(n_threads, len(groups)))]
     if not shares:
         return WorkerPairCounts.zero(n_workers, n_classes)
-    with hear_counts(client, on_tasks) as topic:
+    with listen_to_counts(client, on_tasks) as topic:
         return run_blocks(
             client, count_groups, shares, WorkerPairCounts.merge, n_workers, n_classes, topic
         )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pmflib.counting.worker_pair_counts import GROWTH, MEETINGS
 from pmflib.crowd.pipeline.block_groups import MOST_CELLS
-from pmflib.running.memory_plan import MemoryPlan, plan_em
+from pmflib.em.memory import plan_em
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.store.sample_blocks import BlockReference
 
 BLOCK_COPIES = {"multispa": 7, "robust": 9, "equal_weights": 9, "symnmf": 18}

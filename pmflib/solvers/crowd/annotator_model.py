@@ -16,7 +16,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, SchemaError
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR
 
 FIRST_STRENGTH = 4.0
 """Strength to begin with, and the mode of its own prior, a Gamma distribution of shape 2."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.solvers.checks import check_limits
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import root_of
-from pmflib.solvers.pairs.checks import check_limits
 
 XI = 1e-6
 """Added to squared residuals before they are inverted."""

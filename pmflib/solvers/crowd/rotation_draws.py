@@ -8,7 +8,7 @@ from scipy.special import gammaln, log_ndtr
 
 from pmflib.arrays import FloatArray
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.solvers.numeric.rotation import rotate
+from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
 SETTLING = 1000
 """Steps that find their size, and are not drawn."""
@@ -77,7 +77,7 @@ def draw_turns(
     noise
         Covariance of its rows, as from `measure_noise`.
     start
-        Nonnegative matrix near the turned root to start from, as from `turn_nonnegative`.
+        Nonnegative matrix near the turned root to start from, as from `rotate_nonnegative`.
     n_draws
         Number of draws.
     rng
@@ -102,7 +102,7 @@ def draw_turns(
     if n_classes == 1 or not root.any():
         return [start] * n_draws
     target = _Target(root, noise)
-    here = rotate(root.T @ start)
+    here = find_nearest_rotation(root.T @ start)
     height, logs = target.weigh(here)
     size, taken, pick = FIRST_SIZE, 0, int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
     places = np.triu_indices(n_classes, 1)

@@ -1,14 +1,28 @@
 """Projection onto the probability simplex and least squares over it."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError
 
-# Slopes and curvatures below this share of the data's scale are rounding.
+# Slopes and curvatures up to this share of the data's scale are rounding.
 _ROUNDING = 1e-13
-# Pivots below this share of the largest: too near to singular for one solve to be trusted.
-_LEAST_PIVOT = 1e-5
+
+
+@dataclass(frozen=True)
+class SimplexSettings:
+    """Numbers that `solve_simplex_least_squares` works with."""
+
+    least_pivot: float = 1e-5
+    """Chosen: one solve is trusted where the Cholesky factor's least pivot is above this share of the largest, which
+    bounds the condition number by about its inverse square, 1e10: six digits of sixteen remain."""
+
+
+_DEFAULT = SimplexSettings()
 
 
 def project_simplex(v: FloatArray) -> FloatArray:
@@ -48,7 +62,9 @@ def project_simplex(v: FloatArray) -> FloatArray:
     return np.asarray((projected / projected.sum(axis=0)).reshape(v.shape))
 
 
-def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArray:
+def solve_simplex_least_squares(
+    gram: FloatArray, cross: FloatArray, *, settings: SimplexSettings = _DEFAULT
+) -> FloatArray:
     """Minimise 1/2 x'Gx - c'x over the probability simplex.
 
     With G = W'W and c = W'b that is min ||b - W x||. Exact by a primal active set: each step adds
@@ -61,6 +77,8 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
         float64 of shape (rank, rank), symmetric positive semidefinite; may be singular.
     cross
         float64 of shape (rank,); need not lie in the range of ``gram``.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
@@ -85,7 +103,7 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
         x[0] = 1.0
         return x
     gram, cross = gram / scale, cross / scale
-    inside = _solve_inside(gram, cross)
+    inside = _solve_inside(gram, cross, settings.least_pivot)
     if inside is not None:
         return inside
     start = int(np.argmin(0.5 * np.diagonal(gram) - cross))
@@ -104,13 +122,13 @@ def solve_simplex_least_squares(gram: FloatArray, cross: FloatArray) -> FloatArr
     return np.asarray(x / x.sum())
 
 
-def _solve_inside(gram: FloatArray, cross: FloatArray) -> FloatArray | None:
+def _solve_inside(gram: FloatArray, cross: FloatArray, least_pivot: float) -> FloatArray | None:
     """Return the minimum on the simplex's plane if it is the only one, and inside: no steps are needed then."""
     try:
         pivots = np.linalg.cholesky(gram).diagonal()
     except np.linalg.LinAlgError:
         return None
-    if pivots.min() <= _LEAST_PIVOT * pivots.max():
+    if pivots.min() <= least_pivot * pivots.max():
         return None
     found = _solve_on_hull(gram, np.arange(cross.size), cross, 1.0)
     return np.asarray(found / found.sum()) if found.min() > 0 else None
@@ -143,10 +161,10 @@ def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArra
 def _step(x: FloatArray, passive: IntArray, direction: FloatArray, length: float) -> IntArray:
     """Move x by at most ``length`` along the direction inside the simplex; return what stays."""
     falling = np.flatnonzero(direction < 0)
-    reach = x[passive[falling]] / -direction[falling]
-    blocking = int(np.argmin(reach)) if reach.size else -1
-    blocked = blocking >= 0 and reach[blocking] <= length
-    x[passive] += (reach[blocking] if blocked else length) * direction
+    steps = x[passive[falling]] / -direction[falling]
+    blocking = int(np.argmin(steps)) if steps.size else -1
+    blocked = blocking >= 0 and steps[blocking] <= length
+    x[passive] += (steps[blocking] if blocked else length) * direction
     if blocked:
         x[passive[falling[blocking]]] = 0.0
     x[passive] = np.maximum(x[passive], 0.0)

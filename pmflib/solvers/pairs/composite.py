@@ -8,33 +8,37 @@ two products over the matrix of levels.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.solvers.numeric.squarem import extrapolate
-from pmflib.solvers.pairs.checks import (
-    FLOOR,
-    Parameters,
-    check_limits,
-    check_nonnegative,
-    check_pairs,
-    check_start,
-    normalise_blocks,
-    read_singles,
-    spread_pairs,
-)
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
+from pmflib.level_blocks import FLOOR, normalise_blocks, spread_pairs
+from pmflib.solvers.checks import check_limits, check_nonnegative, check_start
+from pmflib.solvers.numeric.accelerated_descent import descend
 from pmflib.solvers.pairs.opening import open_start
+from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from pmflib.solvers.result import SolverResult
 
 # Rows of the matrix of levels worked on at a time: a panel stays in the cache.
 _PANEL = 256
-# Losses below this are an exact fit.
-_EXACT = 1e-12
-# Share of the single marginals mixed into a start that rules out what was observed.
-_OPENING = 0.01
+
+
+@dataclass(frozen=True)
+class CompositeSettings:
+    """Numbers that `fit_composite` works with."""
+
+    exact_loss: float = 1e-12
+    """Nats: a loss at most this high is an exact fit, and what is left of it is rounding."""
+    ruled_out: float = 1e-100
+    """Chosen: an observed cell whose probability under the start is below this is ruled out by the start."""
+    opening_share: float = 0.01
+    """Chosen: share of the uniform prior and of the single marginals mixed into a start that rules out what was
+    observed."""
+
+
+_DEFAULT = CompositeSettings()
 
 
 def fit_composite(
@@ -44,10 +48,10 @@ def fit_composite(
     *,
     initial: Parameters,
     weights: FloatArray | IntArray | None = None,
-    pseudo_counts: FloatArray | None = None,
-    state_pseudo_count: float = 0.0,
+    pseudo_counts: PseudoCounts | None = None,
     max_iter: int = 500,
     tol: float = 1e-6,
+    settings: CompositeSettings = _DEFAULT,
 ) -> SolverResult:
     """Fit prior and factors to pairwise marginals in KL divergence.
 
@@ -63,18 +67,18 @@ def fit_composite(
     initial
         Prior (rank,) and factors (n_levels, rank) to start from, each a PMF.
     weights
-        Of shape (n_variables, n_variables), symmetric, >= 0, of the pairs; only entries of observed
-        pairs are read. The supports of the pairs give the composite likelihood; None weighs all
+        Weights of the pairs, of shape (n_variables, n_variables), symmetric, >= 0; only entries of
+        observed pairs are read. The supports of the pairs give the composite likelihood; None weighs all
         pairs alike, as published.
     pseudo_counts
-        float64 of shape (n_levels,), >= 0, in the units of the weights: added to every state's
-        mass of each level. None adds nothing.
-    state_pseudo_count
-        The same for the prior, added to every state: keeps states from emptying into one another.
+        In the units of the weights, of levels of shape (n_levels,), >= 0. Those of the states keep states from
+        emptying into one another. None adds nothing.
     max_iter
         Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
     tol
-        Stop when an iteration lowers the loss by less than this share of it.
+        Stop when an iteration lowers the loss by at most this share of it.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
@@ -100,21 +104,19 @@ def fit_composite(
     Statistics 35.
     """
     check_limits(max_iter, tol)
-    check_nonnegative("state_pseudo_count", np.array(state_pseudo_count), ())
-    problem = _pose(marginals, offsets, observed, weights, pseudo_counts, state_pseudo_count)
-    current, notes = _open(problem, initial)
+    problem = _pose(marginals, offsets, observed, weights, pseudo_counts)
+    start, notes = _open(problem, initial, settings)
     if not problem.total:
-        prior, factors = current
-        return SolverResult(prior, factors, (0.0,), 0, True, (*notes, "no pair was observed"))
-    loss, updated = _update(problem, current)
-    history = [loss]
-    converged = loss <= _EXACT
-    while not converged and len(history) <= max_iter:
-        loss, current, updated = _accelerate(problem, loss, current, updated)
-        history.append(loss)
-        converged = loss <= _EXACT or history[-2] - loss <= tol * abs(loss)
-    prior, factors = current
-    return SolverResult(prior, factors, tuple(history), len(history) - 1, converged, notes)
+        return SolverResult(*start, (0.0,), 0, True, (*notes, "no pair was observed"))
+    found = descend(
+        lambda parameters: _update(problem, parameters),
+        start,
+        offsets,
+        max_iter=max_iter,
+        tol=tol,
+        exact_loss=settings.exact_loss,
+    )
+    return replace(found, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +125,7 @@ class _Problem:
 
     table: FloatArray
     offsets: IntArray
-    pseudo: FloatArray
-    state_pseudo: float
+    pseudo_counts: PseudoCounts
     singles: FloatArray
     isolated: BoolArray
     total: float
@@ -136,8 +137,7 @@ def _pose(
     offsets: IntArray,
     observed: BoolArray,
     weights: FloatArray | IntArray | None,
-    pseudo_counts: FloatArray | None,
-    state_pseudo: float,
+    pseudo_counts: PseudoCounts | None,
 ) -> _Problem:
     """Weigh the pairs; both triangles of the table are kept."""
     check_pairs(marginals, offsets, observed)
@@ -150,16 +150,20 @@ def _pose(
     held, weighted = table[table > 0], pair_weights[pair_weights > 0]
     # sum of w x log x, with x = table / w and each pair's x of sum 1
     entropy = float(held @ np.log(held)) - float(weighted @ np.log(weighted))
-    isolated = np.repeat(~(pair_weights > 0).any(axis=1), np.diff(offsets))
-    pseudo = np.zeros(n_levels) if pseudo_counts is None else pseudo_counts
-    check_nonnegative("pseudo_counts", pseudo, (n_levels,))
-    pseudo = np.where(isolated, 0.0, pseudo)
+    isolated = find_isolated(pair_weights > 0, offsets)
+    if pseudo_counts is None:
+        pseudo_counts = PseudoCounts(np.zeros(n_levels))
+    check_nonnegative("pseudo_counts.levels", pseudo_counts.levels, (n_levels,))
+    check_nonnegative("pseudo_counts.state", np.array(pseudo_counts.state), ())
+    pseudo_counts = replace(pseudo_counts, levels=np.where(isolated, 0.0, pseudo_counts.levels))
     singles = read_singles(marginals, offsets)
     total = float(pair_weights.sum())
-    return _Problem(table, offsets, pseudo, state_pseudo, singles, isolated, total, entropy)
+    return _Problem(table, offsets, pseudo_counts, singles, isolated, total, entropy)
 
 
-def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str, ...]]:
+def _open(
+    problem: _Problem, initial: Parameters, settings: CompositeSettings
+) -> tuple[Parameters, tuple[str, ...]]:
     """Check the start, and let it allow all that was observed."""
     prior, factors = initial
     check_start(initial, problem.singles.size)
@@ -167,37 +171,36 @@ def _open(problem: _Problem, initial: Parameters) -> tuple[Parameters, tuple[str
     factors = np.where(isolated[:, None], problem.singles[:, None], factors)
     notes: tuple[str, ...] = ()
     if isolated.any():
-        lone = int(isolated[problem.offsets[:-1]].sum())
-        notes = (f"single marginals for {lone} variables without an observed pair",)
-    shut = problem.pseudo[:, None] * (factors <= FLOOR)
+        n_lone = int(isolated[problem.offsets[:-1]].sum())
+        notes = (f"single marginals for {n_lone} variables without an observed pair",)
+    pseudo_counts, share = problem.pseudo_counts, settings.opening_share
+    shut = pseudo_counts.levels[:, None] * (factors <= FLOOR)
     if (
         shut.any()
-        or problem.state_pseudo * (prior <= FLOOR).any()
-        or _rules_out(problem, (prior, factors))
+        or pseudo_counts.state * (prior <= FLOOR).any()
+        or _rules_out(problem, (prior, factors), settings.ruled_out)
     ):
+        singles = _open_singles(problem)[:, None]
         prior, factors = open_start(
-            (prior, factors),
-            _shape(problem)[:, None],
-            prior_share=_OPENING,
-            factor_share=_OPENING,
+            (prior, factors), singles, prior_share=share, factor_share=share
         )
         notes += ("start opened: it ruled out pairs that were observed",)
     return (prior, factors), notes
 
 
-def _shape(problem: _Problem) -> FloatArray:
+def _open_singles(problem: _Problem) -> FloatArray:
     """Single marginals, positive wherever pairs or pseudo-counts have mass."""
-    mass = problem.table.sum(axis=1) + problem.pseudo
+    mass = problem.table.sum(axis=1) + problem.pseudo_counts.levels
     return normalise_blocks(mass[:, None], problem.offsets, problem.singles[:, None])[:, 0]
 
 
-def _rules_out(problem: _Problem, parameters: Parameters) -> bool:
-    """Whether the model gives next to nothing to an observed cell."""
+def _rules_out(problem: _Problem, parameters: Parameters, ruled_out: float) -> bool:
+    """Whether the model gives an observed cell a probability below a limit."""
     prior, factors = parameters
     scaled = factors * prior
-    for begin in range(0, factors.shape[0], _PANEL):
-        model = scaled[begin : begin + _PANEL] @ factors.T
-        if ((problem.table[begin : begin + _PANEL] > 0) & (model < 1e-100)).any():
+    for first in range(0, factors.shape[0], _PANEL):
+        model = scaled[first : first + _PANEL] @ factors.T
+        if ((problem.table[first : first + _PANEL] > 0) & (model < ruled_out)).any():
             return True
     return False
 
@@ -209,51 +212,22 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
     scaled = factors * prior
     pull = np.zeros_like(factors)
     likelihood = 0.0
-    for begin in range(0, factors.shape[0], _PANEL):
-        end = begin + _PANEL
-        model = np.maximum(scaled[begin:end] @ factors[begin:].T, FLOOR)
-        held = table[begin:end, begin:]
+    for first in range(0, factors.shape[0], _PANEL):
+        last = first + _PANEL
+        model = np.maximum(scaled[first:last] @ factors[first:].T, FLOOR)
+        held = table[first:last, first:]
         ratio = held / model
-        pull[begin:end] += ratio @ factors[begin:]
-        pull[end:] += ratio[:, _PANEL:].T @ factors[begin:end]
+        pull[first:last] += ratio @ factors[first:]
+        pull[last:] += ratio[:, _PANEL:].T @ factors[first:last]
         logs = np.log(model, out=model)
         # The square on the diagonal holds each of its pairs twice, the rest of the panel once.
         likelihood += 2 * float(np.vdot(held, logs))
         likelihood -= float(np.vdot(held[:, :_PANEL], logs[:, :_PANEL]))
-    loss = problem.entropy - likelihood - 2 * _log_penalty(problem, parameters)
+    loss = problem.entropy - likelihood - 2 * problem.pseudo_counts.log_penalty(prior, factors)
     mass = scaled * pull
-    # Each pair stands in both triangles.
-    states = mass.sum(axis=0) / 2 + problem.state_pseudo
-    mass += problem.pseudo[:, None]
+    # Each pair is in both triangles.
+    states = mass.sum(axis=0) / 2 + problem.pseudo_counts.state
+    mass += problem.pseudo_counts.levels[:, None]
     # A state without mass keeps its column, so that every column stays a PMF.
     renewed = normalise_blocks(mass, problem.offsets, factors)
     return loss / problem.total, (states / states.sum(), renewed)
-
-
-def _log_penalty(problem: _Problem, parameters: Parameters) -> float:
-    """Log-density of the pseudo-counts, up to a constant."""
-    prior, factors = parameters
-    penalty = 0.0
-    if problem.state_pseudo > 0:
-        penalty += problem.state_pseudo * float(np.log(np.maximum(prior, FLOOR)).sum())
-    shaped = problem.pseudo > 0
-    if shaped.any():
-        logs = np.log(np.maximum(factors[shaped], FLOOR)).sum(axis=1)
-        penalty += float(problem.pseudo[shaped] @ logs)
-    return penalty
-
-
-def _accelerate(
-    problem: _Problem, loss: float, current: Parameters, first: Parameters
-) -> tuple[float, Parameters, Parameters]:
-    """Return a loss no higher than before, its parameters, and the update of these."""
-    loss_first, second = _update(problem, first)
-    leapt, _ = extrapolate(current, first, second, problem.offsets, math.inf)
-    loss_leapt, beyond = _update(problem, leapt)
-    if loss_leapt <= min(loss, loss_first):
-        return loss_leapt, leapt, beyond
-    loss_second, beyond = _update(problem, second)
-    if loss_second <= min(loss, loss_first):
-        return loss_second, second, beyond
-    # At the minimum an update may raise the loss by a rounding error.
-    return (loss_first, first, second) if loss_first <= loss else (loss, current, first)

@@ -1,7 +1,7 @@
 """CNMF-OPT as published: block mirror descent in KL divergence, every pair weighed alike.
 
 Kept for the reproduction of published results; `fit_composite` lowers the same loss far faster.
-Factors are updated in turn by exponentiated gradient steps with Armijo's rule, then the prior.
+Factors are updated one after another by exponentiated gradient steps with Armijo's rule, then the prior.
 """
 
 from __future__ import annotations
@@ -11,25 +11,46 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.solvers.pairs.checks import (
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
+from pmflib.level_blocks import (
     FLOOR,
-    Parameters,
-    check_limits,
-    check_pairs,
-    check_start,
     normalise_blocks,
-    read_singles,
+    repeat_blocks,
     spread_pairs,
+    sum_blocks,
+    sum_pairs,
 )
+from pmflib.solvers.checks import check_limits, check_start
+from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
 from pmflib.solvers.result import SolverResult
 
-# Constants of the released code.
-_CLIP = 1e-6
-_MODEL_FLOOR = 1e-6
-_STEP, _STEP_FACTOR, _STEP_LEAST = 0.1, 0.3, 1e-5
-_DECREASE = 1e-4
-_INNER_TOL = 1e-6
+
+@dataclass(frozen=True)
+class MirrorSettings:
+    """Numbers that `fit_mirror` works with: all of the released code, but where the docstring says otherwise."""
+
+    factor_steps: int = 200
+    """Limit of descent steps on one factor, per sweep."""
+    prior_steps: int = 50
+    """Limit of descent steps on the prior, per sweep."""
+    first_step: float = 0.1
+    """Step size that Armijo's rule tries first."""
+    step_shrinkage: float = 0.3
+    """Factor by which a step size that is refused shrinks."""
+    least_step: float = 1e-5
+    """Step size below which a descent ends."""
+    decrease: float = 1e-4
+    """Least share of the decrease predicted by the slope at which a step is taken."""
+    inner_tol: float = 1e-6
+    """Relative change of the columns below which a descent ends."""
+    factor_floor: float = 1e-6
+    """Entries of the initial factors are raised to it."""
+    cell_floor: float = 1e-6
+    """Cells of the model are raised to it. The released code has 1e-7 for the prior, which makes the loss jump between
+    blocks."""
+
+
+_RELEASED = MirrorSettings()
 
 Loss = Callable[[FloatArray], float]
 
@@ -42,8 +63,7 @@ def fit_mirror(
     initial: Parameters,
     max_iter: int = 200,
     tol: float = 1e-6,
-    factor_steps: int = 200,
-    prior_steps: int = 50,
+    settings: MirrorSettings = _RELEASED,
 ) -> SolverResult:
     """Fit prior and factors to pairwise marginals by the published algorithm.
 
@@ -52,20 +72,19 @@ def fit_mirror(
     marginals, offsets, observed
         As for `fit_composite`.
     initial
-        Prior (rank,) and factors (n_levels, rank); factors below 1e-6 are raised to it. Published
-        results start from `fit_spa` with a uniform prior.
+        Prior (rank,) and factors (n_levels, rank). Published results start from `fit_spa` with a uniform prior.
     max_iter
         Sweeps over all factors and the prior, at least 0.
     tol
-        Stop when a sweep lowers the loss by less than this share of it.
-    factor_steps, prior_steps
-        Limits of descent steps on one factor and on the prior, per sweep.
+        Stop when a sweep lowers the loss by at most this share of it.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
     The fit. ``loss_history`` starts with the loss of the start and never rises: the mean divergence
-    over the observed pairs, nats, of the model whose cells are floored at 1e-6 and scaled to sum 1
-    again in each pair.
+    over the observed pairs, nats, of the model whose cells are floored and scaled to sum 1 again in
+    each pair.
 
     Raises
     ------
@@ -75,8 +94,8 @@ def fit_mirror(
     Notes
     -----
     Two departures from the released code. Its step rule for the prior divides the loss by the
-    number of pairs and not the gradient; here neither is divided. And its floor is 1e-7 for the
-    prior, which makes the loss jump between blocks; here it is 1e-6 throughout.
+    number of pairs and not the gradient; here neither is divided. And it has two floors of cells; see
+    `MirrorSettings`.
 
     References
     ----------
@@ -88,21 +107,22 @@ def fit_mirror(
     pairs = np.where(spread_pairs(observed, offsets), marginals, 0.0)
     n_pairs = int(observed.sum()) // 2
     singles = read_singles(marginals, offsets)[:, None]
-    factors = normalise_blocks(np.maximum(initial[1], _CLIP), offsets, singles)
-    lone = np.repeat(~observed.any(axis=1), np.diff(offsets))
-    factors = np.where(lone[:, None], singles, factors)
+    factors = normalise_blocks(np.maximum(initial[1], settings.factor_floor), offsets, singles)
+    isolated = find_isolated(observed, offsets)
+    factors = np.where(isolated[:, None], singles, factors)
     prior = np.asarray(initial[0] / initial[0].sum())
     if not n_pairs:
         return SolverResult(prior, factors, (0.0,), 0, True, ("no pair was observed",))
     held = pairs[pairs > 0]
     entropy = float(held @ np.log(held)) / 2
-    rows = [_Row.cut(pairs, offsets, observed, j) for j in range(observed.shape[0])]
-    history = [(entropy + _measure_prior(pairs, offsets, factors, prior)[0]) / n_pairs]
+    rows = [_Row.cut(pairs, offsets, observed, j, settings) for j in range(observed.shape[0])]
+    floor = settings.cell_floor
+    history = [(entropy + _measure_prior(pairs, offsets, factors, prior, floor)[0]) / n_pairs]
     converged = False
     while not converged and len(history) <= max_iter:
         for row in rows:
-            row.descend(factors, prior, factor_steps)
-        prior, loss = _descend_prior(pairs, offsets, factors, prior, prior_steps)
+            row.descend(factors, prior)
+        prior, loss = _descend_prior(pairs, offsets, factors, prior, settings)
         history.append((entropy + loss) / n_pairs)
         converged = history[-2] - history[-1] <= tol * abs(history[-2])
     return SolverResult(prior, factors, tuple(history), len(history) - 1, converged)
@@ -116,24 +136,33 @@ class _Row:
     mine: slice
     partners: IntArray
     offsets: IntArray
+    settings: MirrorSettings
 
     @classmethod
-    def cut(cls, pairs: FloatArray, offsets: IntArray, observed: BoolArray, j: int) -> _Row:
+    def cut(
+        cls,
+        pairs: FloatArray,
+        offsets: IntArray,
+        observed: BoolArray,
+        j: int,
+        settings: MirrorSettings,
+    ) -> _Row:
         sizes = np.diff(offsets)
-        partners = np.flatnonzero(np.repeat(observed[j], sizes))
+        partners = np.flatnonzero(repeat_blocks(observed[j], offsets))
         mine = slice(int(offsets[j]), int(offsets[j + 1]))
         inner = np.concatenate([[0], np.cumsum(sizes[observed[j]])])
-        return cls(np.ascontiguousarray(pairs[mine][:, partners]), mine, partners, inner)
+        table = np.ascontiguousarray(pairs[mine][:, partners])
+        return cls(table, mine, partners, inner, settings)
 
-    def descend(self, factors: FloatArray, prior: FloatArray, n_steps: int) -> None:
+    def descend(self, factors: FloatArray, prior: FloatArray) -> None:
         """Lower the loss of the variable's pairs, in place of its factor."""
         if not self.partners.size:
             return
         others = factors[self.partners] * prior
 
         def model(factor: FloatArray) -> tuple[FloatArray, FloatArray]:
-            cells = np.maximum(factor @ others.T, _MODEL_FLOOR)
-            return cells, np.add.reduceat(cells.sum(axis=0), self.offsets[:-1])
+            cells = np.maximum(factor @ others.T, self.settings.cell_floor)
+            return cells, sum_blocks(cells.sum(axis=0), self.offsets)
 
         def loss(factor: FloatArray) -> float:
             cells, sums = model(factor)
@@ -141,57 +170,68 @@ class _Row:
 
         def slope(factor: FloatArray) -> FloatArray:
             cells, sums = model(factor)
-            ratio = self.table / cells * np.repeat(sums, np.diff(self.offsets))
+            ratio = self.table / cells * repeat_blocks(sums, self.offsets)
             return -np.asarray(ratio @ others)
 
-        factors[self.mine], _ = _descend(factors[self.mine], loss, slope, n_steps)
+        n_steps = self.settings.factor_steps
+        factors[self.mine], _ = _descend(factors[self.mine], loss, slope, n_steps, self.settings)
 
 
 def _measure_prior(
-    pairs: FloatArray, offsets: IntArray, factors: FloatArray, prior: FloatArray
+    pairs: FloatArray, offsets: IntArray, factors: FloatArray, prior: FloatArray, floor: float
 ) -> tuple[float, FloatArray]:
     """Loss but for the entropy, and its slope, in the prior."""
-    cells = np.maximum((factors * prior) @ factors.T, _MODEL_FLOOR)
-    sums = np.add.reduceat(np.add.reduceat(cells, offsets[:-1]), offsets[:-1], axis=1)
-    held = np.add.reduceat(np.add.reduceat(pairs, offsets[:-1]), offsets[:-1], axis=1)
+    cells = np.maximum((factors * prior) @ factors.T, floor)
+    sums, held = sum_pairs(cells, offsets), sum_pairs(pairs, offsets)
     loss = float(np.vdot(held, np.log(sums)) - np.vdot(pairs, np.log(cells))) / 2
     ratio = pairs / cells * spread_pairs(sums, offsets)
     return loss, -np.einsum("af,af->f", ratio @ factors, factors) / 2
 
 
 def _descend_prior(
-    pairs: FloatArray, offsets: IntArray, factors: FloatArray, prior: FloatArray, n_steps: int
+    pairs: FloatArray,
+    offsets: IntArray,
+    factors: FloatArray,
+    prior: FloatArray,
+    settings: MirrorSettings,
 ) -> tuple[FloatArray, float]:
+    """Return a prior whose loss is no higher than that of the prior given, and its loss but for the entropy."""
+    floor = settings.cell_floor
+
     def loss(column: FloatArray) -> float:
-        return _measure_prior(pairs, offsets, factors, column[:, 0])[0]
+        return _measure_prior(pairs, offsets, factors, column[:, 0], floor)[0]
 
     def slope(column: FloatArray) -> FloatArray:
-        return _measure_prior(pairs, offsets, factors, column[:, 0])[1][:, None]
+        return _measure_prior(pairs, offsets, factors, column[:, 0], floor)[1][:, None]
 
-    column, value = _descend(prior[:, None], loss, slope, n_steps)
+    column, value = _descend(prior[:, None], loss, slope, settings.prior_steps, settings)
     return column[:, 0], value
 
 
 def _descend(
-    columns: FloatArray, loss: Loss, slope: Callable[[FloatArray], FloatArray], n_steps: int
+    columns: FloatArray,
+    loss: Loss,
+    slope: Callable[[FloatArray], FloatArray],
+    n_steps: int,
+    settings: MirrorSettings,
 ) -> tuple[FloatArray, float]:
     """Exponentiated gradient steps with Armijo's rule; columns stay PMFs."""
     value = loss(columns)
     for _ in range(n_steps):
         gradient = slope(columns)
-        step = _STEP
-        while step >= _STEP_LEAST:
+        step = settings.first_step
+        while step >= settings.least_step:
             moved = _exponentiate(columns, step * gradient)
             moved_value = loss(moved)
             fall = float(np.vdot(gradient, columns - moved))
-            if moved_value <= value - _DECREASE * fall and moved_value <= value:
+            if moved_value <= value - settings.decrease * fall and moved_value <= value:
                 break
-            step *= _STEP_FACTOR
+            step *= settings.step_shrinkage
         else:
             break
         change = float(np.linalg.norm(moved - columns) / np.linalg.norm(columns))
         columns, value = moved, moved_value
-        if change < _INNER_TOL:
+        if change < settings.inner_tol:
             break
     return columns, value
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pmflib.arrays import FloatArray
-from pmflib.solvers.pairs.checks import Parameters
+from pmflib.arrays import FloatArray, Parameters
 
 
 def open_start(
@@ -17,7 +16,7 @@ def open_start(
         Prior (rank,) and factors (n_levels, rank).
     toward
         float64, broadcast to the shape of the factors: PMFs of every variable, such as its own, (n_levels, 1), or
-        perturbed ones, which also let states that came out equal part again.
+        perturbed ones, which also separate states that came out equal.
     prior_share, factor_share
         Shares of the mixture, in [0, 1].
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError
-from pmflib.solvers.pairs.checks import FLOOR
+from pmflib.level_blocks import FLOOR, repeat_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,8 @@ class PseudoCounts:
         if not 0 <= pseudo_count < math.inf:
             raise PmfError(f"pseudo_count is {pseudo_count}; give a pseudo-count of at least 0")
         sizes = np.diff(offsets)
-        return cls(
-            pseudo_count * singles * np.repeat(sizes, sizes), pseudo_count * float(sizes.mean())
-        )
+        levels = pseudo_count * singles * repeat_blocks(sizes, offsets)
+        return cls(levels, pseudo_count * float(sizes.mean()))
 
     def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
         """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""

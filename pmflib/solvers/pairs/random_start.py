@@ -1,15 +1,16 @@
-"""Random start: marginals, shaken."""
+"""Random start: single marginals, perturbed."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.level_blocks import normalise_blocks
 
 
 def start_random(
     singles: FloatArray, offsets: IntArray, *, rank: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+) -> Parameters:
     """Start every latent state at the variables' own PMFs times independent noise.
 
     Parameters
@@ -28,5 +29,4 @@ def start_random(
     Prior (rank,), uniform, and factors (n_levels, rank); every variable's rows sum to 1 per column.
     """
     factors = singles[:, None] * rng.uniform(0.5, 1.5, (singles.size, rank))
-    sums = np.add.reduceat(factors, offsets[:-1], axis=0)
-    return np.full(rank, 1.0 / rank), factors / np.repeat(sums, np.diff(offsets), axis=0)
+    return np.full(rank, 1.0 / rank), normalise_blocks(factors, offsets, singles[:, None])

@@ -2,32 +2,46 @@
 
 The variables are split in two sides; the pairwise marginals across make the matrix
 X = W H' with W the factors of the first side, stacked, and H' = D(prior) times those of the second.
-Where every latent state has a level that (nearly) gives it away, W stands among X's columns.
+Where every latent state has a level that (nearly) no other state has, W is among X's columns.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.level_blocks import normalise_blocks, repeat_blocks, spread_pairs, sum_blocks
+from pmflib.solvers.checks import check_rank
 from pmflib.solvers.numeric.nnls import solve_nnls
 from pmflib.solvers.numeric.simplex import solve_simplex_least_squares
+from pmflib.solvers.pairs.pair_matrix import check_pairs, read_singles
 from pmflib.solvers.pairs.splits import list_splits
 from pmflib.solvers.result import SolverResult
 
-# A residual below this share of the largest column is rounding: the columns span no more.
-_SPAN = 1e-10
-# After this fall of the largest squared norm, updates have too few digits left: measure again.
-_REFRESH = 1e-6
-# Squared norms this close, relatively, are a tie.
-_TIE = 1e-6
-# How far a block's sum may be from 1.
-_SUM_TOLERANCE = 1e-6
-# Model cells below count as this much in the divergence: anchors of few samples hold zeros that
-# say nothing about the fit elsewhere.
-_FLOOR = 1e-6
+
+@dataclass(frozen=True)
+class SpaSettings:
+    """Numbers that `select_anchors` and `fit_spa` work with."""
+
+    span: float = 1e-10
+    """A residual up to this share of the largest column is rounding: the columns span no more."""
+    refresh: float = 1e-6
+    """Residuals are measured again after the largest squared norm has fallen to this share: updates would lose more
+    than six of a double's sixteen digits."""
+    tie: float = 1e-6
+    """Chosen: squared norms that differ by this share are a tie, as equal columns are after rounding."""
+    cell_floor: float = 1e-6
+    """Chosen, as `fit_mirror` has it: model cells below count as this much in the divergence, for anchors of
+    few samples hold zeros that say nothing about the fit elsewhere."""
 
 
-def select_anchors(matrix: FloatArray, rank: int) -> IntArray:
+_DEFAULT = SpaSettings()
+
+
+def select_anchors(matrix: FloatArray, rank: int, *, settings: SpaSettings = _DEFAULT) -> IntArray:
     """Pick the columns whose l1-scaled hull holds all others, by successive projection.
 
     Parameters
@@ -36,12 +50,13 @@ def select_anchors(matrix: FloatArray, rank: int) -> IntArray:
         float64 of shape (n_rows, n_columns), nonnegative and finite.
     rank
         Columns to pick, at least 1.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
     int64 of shape (rank,), column indices in the order of choice. A column without mass is never
-    chosen. Of residual norms within 1e-6 (squared, relative) the column of larger original norm
-    wins, then the first.
+    chosen. Of residual norms that tie the column of larger original norm wins, then the first.
 
     Raises
     ------
@@ -63,8 +78,8 @@ def select_anchors(matrix: FloatArray, rank: int) -> IntArray:
         raise PmfError(
             f"matrix of shape {matrix.shape} must be two-dimensional, finite and nonnegative"
         )
-    _check_rank(rank)
-    anchors = _project_successively(matrix, rank)
+    check_rank(rank)
+    anchors = _project_successively(matrix, rank, settings)
     if anchors.size < rank:
         raise RankError(
             f"rank is {rank}, above {anchors.size}, the numerical rank of the matrix of shape "
@@ -80,6 +95,7 @@ def fit_spa(
     *,
     rank: int,
     split: BoolArray | None = None,
+    settings: SpaSettings = _DEFAULT,
 ) -> SolverResult:
     """Fit the model to pairwise marginals without iterating, from anchor columns.
 
@@ -101,18 +117,21 @@ def fit_spa(
         every other variable, a greedy cut through many observed pairs, and the same with the sides
         exchanged are all fitted, and the best is returned; where none of them has ``rank``
         levels on both sides, the most even split is taken.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
     The fit, always finite. ``loss_history`` holds one number, the mean over the observed pairs
-    j < k of KL(marginals[j, k] || model), in nats, with model cells below 1e-6 counted as 1e-6,
-    and 0 when no pair is observed; the default split minimises it. ``n_iter`` is 0. ``notes``
-    tells the split and the repairs.
+    j < k of KL(marginals[j, k] || model), in nats, with model cells floored, and 0 when no pair is
+    observed; the default split minimises it. ``n_iter`` is 0. ``notes`` name the split and the repairs.
 
     Raises
     ------
     SchemaError
         If the arrays do not fit each other, or there is one variable only.
+    PmfError
+        If a marginal is negative or not finite.
     RankError
         If ``rank`` is below 1, above the levels of the smaller side, or above the numerical rank
         of the matrix across the split (of every split tried).
@@ -128,17 +147,19 @@ def fit_spa(
     Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, Algorithm 2. There the natural
     order decides the split and the prior comes from the Khatri-Rao product's pseudo-inverse.
     """
-    cardinalities = _check_marginals(marginals, offsets, observed)
-    _check_rank(rank)
-    even = np.repeat(1.0 / cardinalities, cardinalities)
-    singles = _normalise_blocks(np.diagonal(marginals)[:, None], cardinalities, even)[:, 0]
-    across_pairs = np.repeat(np.repeat(observed, cardinalities, axis=0), cardinalities, axis=1)
+    check_pairs(marginals, offsets, observed)
+    check_rank(rank)
+    cardinalities = np.diff(offsets)
+    if cardinalities.size < 2:
+        raise SchemaError(f"offsets is {offsets.tolist()}; must hold at least two variables")
+    singles = read_singles(marginals, offsets)
+    across_pairs = spread_pairs(observed, offsets)
     pairs = np.where(across_pairs, marginals, 0.0)
     n_pairs = int(observed.sum())
     notes = _describe_gaps(marginals, offsets, observed)
     if rank == 1:
         prior, factors = np.ones(1), singles[:, None].copy()
-        loss = _mean_divergence(pairs, prior, factors, n_pairs)
+        loss = _mean_divergence(pairs, prior, factors, n_pairs, settings.cell_floor)
         return SolverResult(prior, factors, (loss,), 0, True, notes)
     if split is None:
         splits = list_splits(cardinalities, observed, rank)
@@ -149,12 +170,12 @@ def fit_spa(
         filled = np.where(across_pairs, marginals, np.outer(singles, singles))
     fits, spans = [], {}
     for name, first in splits:
-        rows = np.repeat(first, cardinalities)
-        anchors = _project_successively(filled[np.ix_(rows, ~rows)], rank)
+        rows = repeat_blocks(first, offsets)
+        anchors = _project_successively(filled[np.ix_(rows, ~rows)], rank, settings)
         spans[name] = anchors.size
         if anchors.size == rank:
-            prior, factors = _fit_split(filled, cardinalities, singles, first, anchors)
-            loss = _mean_divergence(pairs, prior, factors, n_pairs)
+            prior, factors = _fit_split(filled, offsets, singles, first, anchors)
+            loss = _mean_divergence(pairs, prior, factors, n_pairs, settings.cell_floor)
             fits.append((loss, name, prior, factors))
     if not fits:
         raise RankError(_explain_rank(rank, spans))
@@ -164,7 +185,7 @@ def fit_spa(
     return SolverResult(prior, factors, (loss,), 0, True, notes)
 
 
-def _project_successively(matrix: FloatArray, rank: int) -> IntArray:
+def _project_successively(matrix: FloatArray, rank: int, settings: SpaSettings) -> IntArray:
     """Return the anchors in order, fewer than ``rank`` when the columns span no more."""
     mass = matrix.sum(axis=0)
     residual = matrix / np.where(mass > 0, mass, 1.0)
@@ -174,14 +195,14 @@ def _project_successively(matrix: FloatArray, rank: int) -> IntArray:
     basis = np.empty((rank, matrix.shape[0]))
     anchors = np.empty(rank, np.int64)
     for step in range(rank):
-        if norms.max(initial=0.0) <= _REFRESH * fresh:
+        if norms.max(initial=0.0) <= settings.refresh * fresh:
             residual -= basis[:step].T @ (basis[:step] @ residual)
             norms = np.einsum("ij,ij->j", residual, residual)
             fresh = float(norms.max(initial=0.0))
         top = norms.max(initial=0.0)
-        if top <= _SPAN**2 * largest:
+        if top <= settings.span**2 * largest:
             return anchors[:step]
-        tied = np.flatnonzero(norms >= (1.0 - _TIE) * top)
+        tied = np.flatnonzero(norms >= (1.0 - settings.tie) * top)
         anchors[step] = tied[np.argmax(original[tied])]
         direction = residual[:, anchors[step]].copy()
         for _ in range(2):
@@ -195,18 +216,21 @@ def _project_successively(matrix: FloatArray, rank: int) -> IntArray:
 
 def _fit_split(
     filled: FloatArray,
-    cardinalities: IntArray,
+    offsets: IntArray,
     singles: FloatArray,
     first: BoolArray,
     anchors: IntArray,
-) -> tuple[FloatArray, FloatArray]:
+) -> Parameters:
     """Return the prior and the factors that the anchors of one split lead to."""
-    rows = np.repeat(first, cardinalities)
+    rows = repeat_blocks(first, offsets)
     across = filled[np.ix_(rows, ~rows)]
-    left = _normalise_blocks(across[:, anchors], cardinalities[first], singles[rows])
+    left_offsets, right_offsets = (
+        np.append(0, np.cumsum(np.diff(offsets)[side])) for side in (first, ~first)
+    )
+    left = normalise_blocks(across[:, anchors], left_offsets, singles[rows, None])
     gram, cross = left.T @ left, left.T @ across
     right = solve_nnls(gram, cross).T
-    right = _normalise_blocks(right, cardinalities[~first], singles[~rows])
+    right = normalise_blocks(right, right_offsets, singles[~rows, None])
     # Normal equations of the Khatri-Rao product, which is never formed.
     prior = solve_simplex_least_squares(
         gram * (right.T @ right), np.einsum("fb,bf->f", cross, right)
@@ -216,22 +240,11 @@ def _fit_split(
     return prior, factors
 
 
-def _normalise_blocks(
-    stacked: FloatArray, cardinalities: IntArray, instead: FloatArray
-) -> FloatArray:
-    """Scale each variable's rows to sum 1 by column; a column without mass becomes ``instead``."""
-    starts = np.cumsum(cardinalities) - cardinalities
-    mass = np.repeat(np.add.reduceat(stacked, starts, axis=0), cardinalities, axis=0)
-    # Denormal sums would not divide to 1.
-    full = mass > 1e-200
-    return np.where(full, stacked / np.where(full, mass, 1.0), instead[:, None])
-
-
 def _mean_divergence(
-    pairs: FloatArray, prior: FloatArray, factors: FloatArray, n_pairs: int
+    pairs: FloatArray, prior: FloatArray, factors: FloatArray, n_pairs: int, floor: float
 ) -> float:
     """Return the mean divergence of the model from the pairs, whose other cells are all 0."""
-    model = np.maximum((factors * prior) @ factors.T, _FLOOR)
+    model = np.maximum((factors * prior) @ factors.T, floor)
     # The least divergence is 0; rounding and the floor may leave it a hair below.
     held = pairs > 0
     divergence = float(pairs[held] @ np.log(pairs[held] / model[held]))
@@ -244,7 +257,7 @@ def _describe_gaps(
     """Say what had to be filled in."""
     n_variables = observed.shape[0]
     missing = (n_variables * (n_variables - 1) - int(observed.sum())) // 2
-    unseen = np.flatnonzero(np.add.reduceat(np.diagonal(marginals), offsets[:-1]) == 0)
+    unseen = np.flatnonzero(sum_blocks(np.diagonal(marginals), offsets) == 0)
     notes = []
     if missing:
         notes.append(f"unobserved pairs taken as independent: {missing}")
@@ -264,12 +277,6 @@ def _explain_rank(rank: int, spans: dict[str, int]) -> str:
     )
 
 
-def _check_rank(rank: int) -> None:
-    """Refuse a rank without a latent state."""
-    if rank < 1:
-        raise RankError(f"rank is {rank}, below 1; ask for at least one latent state")
-
-
 def _check_split(split: BoolArray, cardinalities: IntArray, rank: int) -> BoolArray:
     """Refuse a split of another shape, or with a side that cannot carry the rank."""
     if split.shape != cardinalities.shape or split.dtype != np.bool_:
@@ -284,36 +291,3 @@ def _check_split(split: BoolArray, cardinalities: IntArray, rank: int) -> BoolAr
             f"to {limit} or pass a more even split"
         )
     return split
-
-
-def _check_marginals(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -> IntArray:
-    """Return the cardinalities of marginals that are what ``fit_spa`` describes."""
-    cardinalities = np.diff(offsets)
-    n_variables = cardinalities.size
-    if n_variables < 2 or offsets[0] != 0 or (cardinalities < 1).any():
-        raise SchemaError(
-            f"offsets is {offsets.tolist()}; must rise from 0 and hold at least two variables"
-        )
-    n_levels = int(offsets[-1])
-    if marginals.shape != (n_levels, n_levels) or observed.shape != (n_variables, n_variables):
-        raise SchemaError(
-            f"marginals has shape {marginals.shape} and observed {observed.shape}, not "
-            f"{(n_levels, n_levels)} and {(n_variables, n_variables)} as offsets tells"
-        )
-    if np.diagonal(observed).any() or not np.array_equal(observed, observed.T):
-        raise SchemaError("observed must be symmetric and False on its diagonal")
-    # NaN fails the comparison too.
-    if not ((marginals >= 0) & (marginals < np.inf)).all():
-        raise SchemaError("marginals holds a negative or not finite entry; pass probabilities")
-    if np.abs(marginals - marginals.T).max() > _SUM_TOLERANCE:
-        raise SchemaError("marginals is not symmetric; block (k, j) is block (j, k) transposed")
-    sums = np.add.reduceat(np.add.reduceat(marginals, offsets[:-1]), offsets[:-1], axis=1)
-    wanted = np.where(np.eye(n_variables, dtype=np.bool_), np.rint(sums).clip(0, 1), observed)
-    wrong = np.abs(sums - wanted) > _SUM_TOLERANCE
-    if wrong.any():
-        j, k = (int(i) for i in np.argwhere(wrong)[0])
-        raise SchemaError(
-            f"marginals block ({j}, {k}) sums to {sums[j, k]}, not {wanted[j, k]:g}; divide the "
-            "counts of an observed pair by its support and leave other pairs 0"
-        )
-    return cardinalities

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.level_blocks import list_owners, repeat_blocks, sum_blocks
 
-# Standard errors above zero that confirm a direction.
+# Chosen: standard errors above zero that confirm a direction.
 _CONFIRMED = 3.0
 
 
@@ -16,7 +17,7 @@ def scale_pairs(table: FloatArray | IntArray, offsets: IntArray) -> tuple[FloatA
     Parameters
     ----------
     table
-        Of shape (n_levels, n_levels), symmetric co-occurrence counts; diagonal blocks are not read.
+        Symmetric co-occurrence counts, of shape (n_levels, n_levels); diagonal blocks are not read.
     offsets
         int64 of shape (n_variables + 1,).
 
@@ -29,12 +30,11 @@ def scale_pairs(table: FloatArray | IntArray, offsets: IntArray) -> tuple[FloatA
         float64 of shape (n_levels, n_levels): variance of an entry, about one over the pair's
         support; 0 where never observed.
     """
-    sizes = np.diff(offsets)
-    owners = np.repeat(np.arange(sizes.size), sizes)
+    owners = list_owners(offsets)
     counts = np.where(owners[:, None] == owners, 0.0, table)
-    # rows[a, k]: samples with level a that also answered variable k
-    rows = np.add.reduceat(counts, offsets[:-1], axis=1)
-    support = np.add.reduceat(rows, offsets[:-1], axis=0)
+    # rows[a, k]: samples with level a that also hold variable k
+    rows = sum_blocks(counts, offsets, axis=1)
+    support = sum_blocks(rows, offsets)
     expected = rows[:, owners] * rows[:, owners].T
     scaled = np.where(expected > 0, counts / np.sqrt(np.where(expected > 0, expected, 1.0)), 0.0)
     noise = np.where(support > 0, 1.0 / np.where(support > 0, support, 1.0), 0.0)
@@ -64,7 +64,7 @@ def count_confirmed(
     Singular directions whose value on the held-out pairs is above three standard errors: at least
     1, at most the levels of the smaller side.
     """
-    side = np.repeat(first, np.diff(offsets))
+    side = repeat_blocks(first, offsets)
     place = np.ix_(side, ~side)
     left, _, right = np.linalg.svd(scale_pairs(training, offsets)[0][place], full_matrices=False)
     fresh, noise = (part[place] for part in scale_pairs(held_out, offsets))

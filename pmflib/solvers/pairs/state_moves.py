@@ -1,15 +1,32 @@
-"""Moves between neighbouring ranks: a state more, where the pairs ask for it, or two states made one."""
+"""Moves between neighbouring ranks: a state added where the pairs are fitted worst, or two states merged."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.errors import RankError
-from pmflib.solvers.pairs.checks import FLOOR, Parameters, check_start, normalise_blocks
+from pmflib.level_blocks import FLOOR, normalise_blocks
+from pmflib.solvers.checks import check_start
 
-# The new state's own level is certain to this degree; the rest is the variable's PMF.
-_CERTAIN = 0.9
+
+@dataclass(frozen=True)
+class StateMoveSettings:
+    """Numbers that `add_state` works with, all chosen: what follows is a fit, which has only to start near."""
+
+    certainty: float = 0.9
+    """Probability that the new state gives its own level; the rest is the variable's PMF."""
+    shrinkage: float = 0.5
+    """Share of the variables' PMFs in the new state: the cells of few samples are guesses."""
+    prior_share: float = 0.5
+    """Share of the level's probability that becomes the new state's prior."""
+    cell_floor: float = 1e-6
+    """Model cells below count as this much in Pearson's statistic."""
+
+
+_DEFAULT = StateMoveSettings()
 
 
 def add_state(
@@ -18,8 +35,10 @@ def add_state(
     weights: FloatArray | IntArray,
     offsets: IntArray,
     singles: FloatArray,
+    *,
+    settings: StateMoveSettings = _DEFAULT,
 ) -> Parameters:
-    """Add the state that the worst fitted level asks for.
+    """Add a state for the worst fitted level.
 
     Parameters
     ----------
@@ -28,16 +47,18 @@ def add_state(
     marginals
         float64 of shape (n_levels, n_levels), as `fit_spa` takes them.
     weights
-        Of shape (n_levels, n_levels), >= 0: of the cells' pairs, 0 where not observed.
+        Weights of the cells' pairs, of shape (n_levels, n_levels), >= 0, 0 where not observed.
     offsets
         int64 of shape (n_variables + 1,).
     singles
         float64 of shape (n_levels,), PMF of each variable.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
-    Parameters of one state more: what the samples that hold the level answer, with half of the
-    level's share of the prior.
+    Parameters of one state more: the PMFs of the samples that hold the level, with half of the level's
+    probability as its prior.
 
     Notes
     -----
@@ -47,18 +68,17 @@ def add_state(
     prior, factors = parameters
     check_start(parameters, singles.size)
     model = (factors * prior) @ factors.T
-    residual = weights * (marginals - model) ** 2 / np.maximum(model, 1e-6)
+    residual = weights * (marginals - model) ** 2 / np.maximum(model, settings.cell_floor)
     level = int(np.argmax(residual.sum(axis=1)))
     profile = normalise_blocks(
         np.where(weights[level] > 0, marginals[level], 0.0)[:, None], offsets, singles[:, None]
     )[:, 0]
     variable = int(np.searchsorted(offsets, level, side="right")) - 1
     own = slice(offsets[variable], offsets[variable + 1])
-    profile[own] = (1 - _CERTAIN) * singles[own]
-    profile[level] += _CERTAIN
-    # answers that few samples gave are guesses: half of the profile is the variables' own
-    profile = 0.5 * profile + 0.5 * singles
-    share = 0.5 * float(singles[level])
+    profile[own] = (1 - settings.certainty) * singles[own]
+    profile[level] += settings.certainty
+    profile = (1 - settings.shrinkage) * profile + settings.shrinkage * singles
+    share = settings.prior_share * float(singles[level])
     return (
         np.append((1 - share) * prior, share),
         np.column_stack([factors, profile]),
@@ -66,7 +86,7 @@ def add_state(
 
 
 def merge_states(parameters: Parameters) -> Parameters:
-    """Make the two states one that differ least, for what they weigh.
+    """Merge the two states that differ least, weighted by their prior.
 
     Parameters
     ----------
@@ -75,7 +95,7 @@ def merge_states(parameters: Parameters) -> Parameters:
 
     Returns
     -------
-    Parameters of one state less: the two are averaged by their prior.
+    Parameters of one state less: the two are averaged, weighted by their prior.
 
     Raises
     ------
@@ -90,7 +110,7 @@ def merge_states(parameters: Parameters) -> Parameters:
     prior, factors = parameters
     check_start(parameters, factors.shape[0])
     if prior.size < 2:
-        raise RankError("the model has a single state, nothing to merge; keep it")
+        raise RankError("the model has a single state, nothing to merge; give at least two")
     squares = (factors**2).sum(axis=0)
     distances = np.maximum(squares[:, None] + squares - 2 * factors.T @ factors, 0.0)
     both = prior[:, None] + prior

@@ -1,39 +1,47 @@
 """Symmetric NMF by Procrustes: a nonnegative square root of the matrix of all pairs.
 
 With every variable's factor stacked in A, the pairwise marginals are X = H H', H = A D(prior)^(1/2).
-The top eigenvectors give a square root U of X; H is U turned by the orthogonal matrix that makes
+The top eigenvectors give a square root U of X; H is U rotated by the orthogonal matrix that makes
 it nonnegative. Diagonal blocks of X and pairs never observed together are imputed first.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
 from pmflib.errors import RankError
+from pmflib.level_blocks import (
+    FLOOR,
+    list_owners,
+    normalise_blocks,
+    spread_pairs,
+    sum_blocks,
+)
+from pmflib.solvers.checks import check_limits, check_rank, check_start
 from pmflib.solvers.numeric.rotation import (
     draw_rotations,
     improve_root,
     root_of,
-    turn_nonnegative,
+    rotate_nonnegative,
 )
-from pmflib.solvers.pairs.checks import (
-    FLOOR,
-    Parameters,
-    check_limits,
-    check_pairs,
-    check_rank,
-    check_start,
-    normalise_blocks,
-    read_singles,
-    spread_pairs,
-)
+from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
 from pmflib.solvers.result import SolverResult
 
-# Limit of the steps of a rotation.
-_TURNS = 500
-# Singular values below this share of the largest are not inverted.
-_CUT = 1e-8
+
+@dataclass(frozen=True)
+class SymnmfSettings:
+    """Numbers that `fit_symnmf` and `impute_pairs` work with."""
+
+    rotation_steps: int = 500
+    """Chosen: limit of the steps of a rotation, of which a hundred are usual; see `rotate_nonnegative`."""
+    least_singular_value: float = 1e-8
+    """Singular values up to this share of the largest are rounding, and not inverted."""
+
+
+_DEFAULT = SymnmfSettings()
 
 
 def fit_symnmf(
@@ -47,6 +55,7 @@ def fit_symnmf(
     n_starts: int = 10,
     max_iter: int = 100,
     tol: float = 1e-5,
+    settings: SymnmfSettings = _DEFAULT,
 ) -> SolverResult:
     """Fit prior and factors by symmetric NMF of the matrix of all pairs.
 
@@ -59,14 +68,16 @@ def fit_symnmf(
     rng
         Source of the rotations that are tried.
     initial
-        Prior and factors whose model imputes what was not observed, to begin with; None imputes by
-        pairs with other variables.
+        Prior and factors whose model imputes what was not observed, at first; None imputes by pairs
+        with other variables.
     n_starts
         Rotations tried, at least 1.
     max_iter
         Limit of the rounds of imputation.
     tol
         Relative change of the imputed entries to stop at, and of the distance of a rotation.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
@@ -86,7 +97,7 @@ def fit_symnmf(
 
     References
     ----------
-    As for `turn_nonnegative`; Mazumder, Hastie and Tibshirani (2010), Journal of Machine Learning
+    As for `rotate_nonnegative`; Mazumder, Hastie and Tibshirani (2010), Journal of Machine Learning
     Research 11, for the refinement.
     """
     check_rank(rank)
@@ -101,21 +112,28 @@ def fit_symnmf(
         factors = np.repeat(singles[:, None], rank, axis=1)
         return SolverResult(np.full(rank, 1.0 / rank), factors, (0.0,), 0, True)
     if initial is None:
-        filled = impute_pairs(marginals, offsets, observed, rank=rank)
+        filled = impute_pairs(marginals, offsets, observed, rank=rank, settings=settings)
     else:
         check_start(initial, n_levels)
         filled = np.where(known, marginals, (initial[1] * initial[0]) @ initial[1].T)
     root, history, converged = _refine(filled, known, rank, max_iter, tol)
     rotations = draw_rotations(rank, n_starts, rng)
-    nonnegative, _ = turn_nonnegative(root, rotations=rotations, max_iter=_TURNS, tol=tol)
-    prior, factors = _read_model(nonnegative, offsets, singles)
-    lone = np.repeat(~observed.any(axis=1), np.diff(offsets))
-    factors[lone] = singles[lone, None]
+    nonnegative, _ = rotate_nonnegative(
+        root, rotations=rotations, max_iter=settings.rotation_steps, tol=tol
+    )
+    prior, factors = read_parameters(nonnegative, offsets, singles)
+    isolated = find_isolated(observed, offsets)
+    factors[isolated] = singles[isolated, None]
     return SolverResult(prior, factors, history, len(history) - 1, converged)
 
 
 def impute_pairs(
-    marginals: FloatArray, offsets: IntArray, observed: BoolArray, *, rank: int
+    marginals: FloatArray,
+    offsets: IntArray,
+    observed: BoolArray,
+    *,
+    rank: int,
+    settings: SymnmfSettings = _DEFAULT,
 ) -> FloatArray:
     """Fill diagonal blocks and pairs never observed, through the pairs that were.
 
@@ -125,31 +143,33 @@ def impute_pairs(
         As for `fit_spa`.
     rank
         Latent states, at least 1.
+    settings
+        Numbers that the method works with.
 
     Returns
     -------
     float64 of shape (n_levels, n_levels), symmetric, nonnegative: observed pairs as they are. An
     unobserved pair is filled as if independent. Then, with the variables dealt to three groups,
     the diagonal blocks of group M are those of X[M, R] pinv(X[L, R]) X[L, M], where L and R are the
-    other two and the inverse has the given rank at most, scaled to sum 1. Of two variables each is
-    taken to tell the state: its block is diagonal.
+    other two and the inverse has the given rank at most, scaled to sum 1. With two variables alone, each
+    is taken to determine the state: its block is diagonal.
 
     References
     ----------
-    Ibrahim and Fu (2021), ICML, section 3.1, with groups of variables in place of single annotators
-    so that the rank may exceed the levels of a variable.
+    Ibrahim and Fu (2021), ICML, section 3.1, with groups of variables in place of single workers so
+    that the rank may exceed the levels of a variable.
     """
     singles = read_singles(marginals, offsets)
     filled = np.where(spread_pairs(observed, offsets), marginals, np.outer(singles, singles))
-    owners = np.repeat(np.arange(observed.shape[0]), np.diff(offsets))
+    owners = list_owners(offsets)
     own_block = owners[:, None] == owners
-    answer = np.where(own_block, np.diag(singles), filled)
+    imputed = np.where(own_block, np.diag(singles), filled)
     groups = [np.flatnonzero(owners % 3 == group) for group in range(3)]
     if not all(group.size for group in groups):
-        return answer
+        return imputed
     for _ in range(3):
         mine, near, far = groups
-        bridge = _invert(filled[np.ix_(near, far)], rank)
+        bridge = _invert(filled[np.ix_(near, far)], rank, settings.least_singular_value)
         cells = filled[np.ix_(mine, far)] @ bridge @ filled[np.ix_(near, mine)]
         cells = np.where(own_block[np.ix_(mine, mine)], np.maximum(cells + cells.T, 0.0), 0.0)
         totals = cells.sum(axis=1)
@@ -159,15 +179,15 @@ def impute_pairs(
             empty, np.diag(singles[mine]), cells / np.maximum(by_variable, FLOOR)[:, None]
         )
         place = np.ix_(mine, mine)
-        answer[place] = np.where(own_block[place], blocks, answer[place])
+        imputed[place] = np.where(own_block[place], blocks, imputed[place])
         groups = [*groups[1:], groups[0]]
-    return answer
+    return imputed
 
 
-def _invert(matrix: FloatArray, rank: int) -> FloatArray:
-    """Pseudo-inverse of the best approximation of a rank."""
+def _invert(matrix: FloatArray, rank: int, least: float) -> FloatArray:
+    """Pseudo-inverse of the best approximation of a rank, without singular values up to a share of the largest."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    kept = (values > _CUT * values.max(initial=0.0)) & (np.arange(values.size) < rank)
+    kept = (values > least * values.max(initial=0.0)) & (np.arange(values.size) < rank)
     return np.asarray((right[kept].T / values[kept]) @ left[:, kept].T)
 
 
@@ -192,11 +212,20 @@ def _refine(
         converged = change <= tol * float(np.linalg.norm(filled))
 
 
-def _read_model(nonnegative: FloatArray, offsets: IntArray, singles: FloatArray) -> Parameters:
-    """Factors are the blocks with columns of sum 1; column sums are the root of the prior."""
+def read_parameters(nonnegative: FloatArray, offsets: IntArray, singles: FloatArray) -> Parameters:
+    """Read prior and factors off a nonnegative square root of the matrix of pairs.
+
+    Parameters
+    ----------
+    nonnegative
+        float64 of shape (n_levels, rank): its blocks are those of the factors times the root of the prior.
+    offsets
+        int64 of shape (n_variables + 1,).
+    singles
+        float64 of shape (n_levels,), PMF of each variable: taken where a block's column has no mass.
+    """
     factors = normalise_blocks(nonnegative, offsets, singles[:, None])
-    sums = np.add.reduceat(nonnegative, offsets[:-1], axis=0)
-    prior = (sums**2).mean(axis=0)
+    prior = (sum_blocks(nonnegative, offsets) ** 2).mean(axis=0)
     total = prior.sum()
     rank = prior.size
     return (prior / total if total > 0 else np.full(rank, 1.0 / rank)), factors

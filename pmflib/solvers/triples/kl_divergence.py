@@ -6,20 +6,14 @@ posterior and the re-estimate from it need no step size and cannot raise the los
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.solvers.numeric.squarem import extrapolate
-from pmflib.solvers.pairs.checks import (
-    FLOOR,
-    Parameters,
-    check_limits,
-    check_nonnegative,
-    check_start,
-    normalise_blocks,
-)
+from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
+from pmflib.level_blocks import FLOOR, normalise_blocks, repeat_blocks
+from pmflib.solvers.checks import check_limits, check_nonnegative, check_start
+from pmflib.solvers.numeric.accelerated_descent import descend
 from pmflib.solvers.result import SolverResult
 from pmflib.solvers.triples.least_squares import check_triples, describe_lone
 
@@ -42,12 +36,12 @@ def fit_ctd_kl(
     triples, offsets, observed, singles, initial
         As for `fit_ctd`. What the start rules out stays ruled out.
     weights
-        Of the shape of ``observed``, >= 0: weights of the triples. The supports give the composite likelihood; None
+        Weights of the triples, of the shape of ``observed``, >= 0. The supports give the composite likelihood; None
         weighs all observed triples alike.
     max_iter
         Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
     tol
-        Stop when an iteration lowers the loss by less than this share of it.
+        Stop when an iteration lowers the loss by at most this share of it.
 
     Returns
     -------
@@ -76,24 +70,20 @@ def fit_ctd_kl(
         check_nonnegative("weights", weights, observed.shape)
         weighed *= weights
     problem = _pose(triples, offsets, weighed)
-    lone = np.repeat(~_take_part(weighed), np.diff(offsets))
-    current = initial[0].copy(), np.where(lone[:, None], singles[:, None], initial[1])
+    lone = repeat_blocks(~_take_part(weighed), offsets)
+    start = initial[0].copy(), np.where(lone[:, None], singles[:, None], initial[1])
     notes = describe_lone(lone, offsets)
     if not problem.total:
-        return SolverResult(*current, (0.0,), 0, True, (*notes, "no triple was observed"))
-    loss, updated = _update(problem, current)
-    history = [loss]
-    converged = False
-    while not converged and len(history) <= max_iter:
-        loss, current, updated = _accelerate(problem, loss, current, updated)
-        history.append(loss)
-        converged = history[-2] - loss <= tol * abs(loss)
-    return SolverResult(*current, tuple(history), len(history) - 1, converged, notes)
+        return SolverResult(*start, (0.0,), 0, True, (*notes, "no triple was observed"))
+    found = descend(
+        lambda parameters: _update(problem, parameters), start, offsets, max_iter=max_iter, tol=tol
+    )
+    return replace(found, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Triples that begin with two variables: a row per pair of their levels, a column per level after them."""
+    """Triples of two variables and one after them: a row per pair of the two's levels, a column per later level."""
 
     first: slice
     second: slice
@@ -110,7 +100,7 @@ class _Problem:
 
 
 def _take_part(weights: FloatArray) -> BoolArray:
-    """Which variables stand in a weighted triple."""
+    """Whether each variable takes part in a weighted triple, bool of shape (n_variables,)."""
     parts = [weights.any(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
     part: BoolArray = np.any(parts, axis=0)
     return part
@@ -153,17 +143,3 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
     loss = (problem.entropy - likelihood) / problem.total
     # a state without mass keeps its column, so that every column stays a PMF
     return loss, (states / states.sum(), normalise_blocks(mass, problem.offsets, factors))
-
-
-def _accelerate(
-    problem: _Problem, loss: float, current: Parameters, first: Parameters
-) -> tuple[float, Parameters, Parameters]:
-    """Return a loss no higher than before, its parameters, and the update of these."""
-    loss_first, second = _update(problem, first)
-    leapt, _ = extrapolate(current, first, second, problem.offsets, np.inf)
-    for tried in (leapt, second):
-        reached, beyond = _update(problem, tried)
-        if reached <= min(loss, loss_first):
-            return reached, tried, beyond
-    # at the minimum an update may raise the loss by a rounding error
-    return (loss_first, first, second) if loss_first <= loss else (loss, current, first)

@@ -5,8 +5,8 @@ from pmflib.blocks import SparseBlock
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.pipeline.mapped import count_stored_meetings
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_moments, plan_worker_counts
+from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
-from pmflib.running.memory_plan import plan_em
 from pmflib.store.sample_blocks import BlockReference
 
 

@@ -3,12 +3,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from pmflib.errors import PmfError, RankError, SchemaError
-from pmflib.solvers.numeric import rotation as procrustes
 from pmflib.solvers.numeric.rotation import (
+    PUBLISHED,
     draw_rotations,
+    find_nearest_rotation,
     improve_root,
     root_of,
-    turn_nonnegative,
+    rotate_nonnegative,
 )
 
 
@@ -24,14 +25,14 @@ def test_root_of__squares_to_the_matrix_and_keeps_the_top():
     assert (root[np.abs(root).argmax(axis=0), range(4)] >= 0).all()
 
 
-def test_root_of__sparse_and_iterative_equal_dense(monkeypatch):
+def test_root_of__sparse_and_iterative_equal_dense():
     factor = np.random.default_rng(1).random((40, 3))
     matrix = factor @ factor.T
     dense = root_of(matrix, 3)
     np.testing.assert_allclose(root_of(csr_array(matrix), 3), dense, atol=1e-10)
-    monkeypatch.setattr(procrustes, "_DENSE", 0)
-    np.testing.assert_allclose(root_of(csr_array(matrix), 3), dense, atol=1e-8)
-    np.testing.assert_array_equal(root_of(matrix, 3), root_of(matrix, 3))
+    iterated = root_of(csr_array(matrix), 3, dense_rows=0)
+    np.testing.assert_allclose(iterated, dense, atol=1e-8)
+    np.testing.assert_array_equal(root_of(csr_array(matrix), 3, dense_rows=0), iterated)
 
 
 @pytest.mark.parametrize(
@@ -77,48 +78,48 @@ def test_draw_rotations__the_identity_first():
         np.testing.assert_allclose(each @ each.T, np.eye(3), atol=1e-12)
 
 
-def test_turn_nonnegative__turns_a_rotated_factor_back():
+def test_rotate_nonnegative__rotates_a_factor_back():
     rng = np.random.default_rng(2)
     wanted = np.vstack([np.eye(3), np.where(rng.random((30, 3)) < 0.5, 0, rng.random((30, 3)))])
-    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     rotations = draw_rotations(3, 10, rng)
-    found, residuals = turn_nonnegative(wanted @ turn, rotations=rotations, tol=1e-9)
+    found, residuals = rotate_nonnegative(wanted @ rotation, rotations=rotations, tol=1e-9)
     assert (found >= 0).all()
     assert min(residuals) < 1e-6
     gaps = np.linalg.norm(found[:, :, None] - wanted[:, None], axis=0)
     np.testing.assert_allclose(gaps.min(axis=0), 0, atol=1e-4)
 
 
-def test_turn_nonnegative__alone_from_the_identity():
+def test_rotate_nonnegative__alone_from_the_identity():
     rng = np.random.default_rng(0)
     root = rng.dirichlet(np.ones(6), 60)
-    turned = root @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
-    found, residuals = turn_nonnegative(turned, max_iter=500, tol=1e-7)
+    rotated = root @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    found, residuals = rotate_nonnegative(rotated, max_iter=500, tol=1e-7)
     assert (found >= 0).all()
     assert residuals[-1] < 1e-4 * np.linalg.norm(root)
     np.testing.assert_allclose(found @ found.T, root @ root.T, atol=1e-4)
-    again, _ = turn_nonnegative(turned, rotations=[np.eye(6)], max_iter=500, tol=1e-7)
+    again, _ = rotate_nonnegative(rotated, rotations=[np.eye(6)], max_iter=500, tol=1e-7)
     assert np.array_equal(found, again)
 
 
-def test_turn_nonnegative__more_starts_are_no_worse():
+def test_rotate_nonnegative__more_starts_are_no_worse():
     root = np.random.default_rng(3).normal(size=(40, 4))
-    alone = turn_nonnegative(root)[1]
-    several = turn_nonnegative(root, rotations=draw_rotations(4, 8, np.random.default_rng(0)))[1]
+    alone = rotate_nonnegative(root)[1]
+    several = rotate_nonnegative(root, rotations=draw_rotations(4, 8, np.random.default_rng(0)))[1]
     assert min(several) <= min(alone)
 
 
-def test_turn_nonnegative__distance_falls_in_the_published_alternation():
+def test_rotate_nonnegative__distance_falls_in_the_published_alternation():
     root = np.random.default_rng(3).normal(size=(40, 4))
-    turned, residuals = turn_nonnegative(root, hasten=False)
+    found, residuals = rotate_nonnegative(root, settings=PUBLISHED)
     assert len(residuals) > 2
     assert np.all(np.diff(residuals) <= 1e-12)
-    assert (turned >= 0).all()
+    assert (found >= 0).all()
 
 
-def test_turn_nonnegative__zero_columns_and_limits():
-    assert turn_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
-    assert len(turn_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
+def test_rotate_nonnegative__zero_columns_and_limits():
+    assert rotate_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
+    assert len(rotate_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,16 @@ def test_turn_nonnegative__zero_columns_and_limits():
         (np.ones(3), 9, r"root of shape \(3,\) must be"),
     ],
 )
-def test_turn_nonnegative__refuses(root, max_iter, match):
+def test_rotate_nonnegative__refuses(root, max_iter, match):
     with pytest.raises(PmfError, match=match):
-        turn_nonnegative(root, max_iter=max_iter)
+        rotate_nonnegative(root, max_iter=max_iter)
+
+
+def test_find_nearest_rotation__no_other_orthogonal_matrix_is_nearer():
+    rng = np.random.default_rng(5)
+    matrix = rng.normal(size=(3, 3))
+    found = find_nearest_rotation(matrix)
+    np.testing.assert_allclose(found @ found.T, np.eye(3), atol=1e-12)
+    others = [np.linalg.qr(rng.normal(size=(3, 3)))[0] for _ in range(50)]
+    distances = [np.linalg.norm(matrix - other) for other in others]
+    assert np.linalg.norm(matrix - found) < min(distances)

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmflib.errors import PmfError
-from pmflib.solvers.numeric.simplex import project_simplex, solve_simplex_least_squares
+from pmflib.solvers.numeric.simplex import (
+    SimplexSettings,
+    project_simplex,
+    solve_simplex_least_squares,
+)
 
 
 def project_by_bisection(v):
@@ -185,14 +189,16 @@ def test_solve_simplex_least_squares__refuses(gram, cross, match):
         solve_simplex_least_squares(gram, cross)
 
 
-def test_solve_simplex_least_squares__one_solve_or_many_steps(monkeypatch):
+def test_solve_simplex_least_squares__one_solve_or_many_steps():
     rng = np.random.default_rng(8)
     cases = []
     for rank in (2, 5, 10):
         basis = rng.random((30, rank))
         cases.append((basis.T @ basis, basis.T @ basis @ rng.dirichlet(np.full(rank, 5.0))))
     at_once = [solve_simplex_least_squares(*case) for case in cases]
-    monkeypatch.setattr("pmflib.solvers.numeric.simplex._LEAST_PIVOT", 2.0)
+    never = SimplexSettings(least_pivot=2.0)
     for case, found in zip(cases, at_once, strict=True):
         assert found.min() > 0
-        np.testing.assert_allclose(solve_simplex_least_squares(*case), found, rtol=1e-9)
+        np.testing.assert_allclose(
+            solve_simplex_least_squares(*case, settings=never), found, rtol=1e-9
+        )

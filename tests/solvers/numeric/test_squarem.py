@@ -1,4 +1,3 @@
-import math
 from typing import Any
 
 import numpy as np
@@ -6,10 +5,10 @@ import pytest
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.checkpoint import load_state, save_state
-from pmflib.em.loop import EMState, estimate_gap, run_em
+from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.fitting.from_samples import fit_em
-from pmflib.solvers.numeric.squarem import extrapolate
+from pmflib.solvers.numeric.squarem import SQUAREM, Acceleration, extrapolate
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from tests.reference import make_codes, make_model, offsets_of
 
@@ -19,13 +18,11 @@ PSEUDO_COUNTS = PseudoCounts(np.full(12, 0.1))
 
 
 def evaluate_on(codes):
-    return lambda prior, factors: em_statistics(
-        DenseBlock(codes), OFFSETS, *take_logs(prior, factors)
-    )
+    return lambda model: em_statistics(DenseBlock(codes), OFFSETS, *take_logs(*model))
 
 
 def draw_slow_case(seed):
-    """Samples of states that are hard to tell apart: EM creeps."""
+    """Samples of states that are hard to distinguish: EM is slow."""
     rng = np.random.default_rng(seed)
     return make_codes(rng, 400, CARDINALITIES, 0.2), make_model(rng, CARDINALITIES, 3)
 
@@ -34,7 +31,7 @@ def run(case, **options: Any):
     codes, model = case
     options = dict[str, Any](pseudo_counts=PSEUDO_COUNTS, max_passes=4000, tol=1e-9) | options
     start = options.pop("start", EMState(*model))
-    return run_em(evaluate_on(codes), start, OFFSETS, **options)
+    return run_joint_pmf_em(evaluate_on(codes), start, OFFSETS, **options)
 
 
 def test_extrapolate__finds_the_limit_of_a_geometric_path():
@@ -43,21 +40,21 @@ def test_extrapolate__finds_the_limit_of_a_geometric_path():
         (limit[0] + c * np.array([0.1, -0.1]), limit[1] + c * np.array([[0.1, 0.2], [-0.1, -0.2]]))
         for c in (0.9, 0.72, 0.576)
     ]
-    (prior, factors), stretch = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 100.0)
-    assert stretch == pytest.approx(5.0)
+    (prior, factors), step_length = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 100.0)
+    assert step_length == pytest.approx(5.0)
     np.testing.assert_allclose(prior, limit[0], rtol=1e-12)
     np.testing.assert_allclose(factors, limit[1], rtol=1e-12)
-    # a stretch of 1 would be the end of the path
-    (prior, _), stretch = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 2.0)
-    assert stretch == 2.0
+    # a step length of 1 would be the end of the path
+    (prior, _), step_length = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 2.0)
+    assert step_length == 2.0
     assert limit[0][0] < prior[0] < path[-1][0][0]
 
 
 def test_extrapolate__steps_that_grow_lead_nowhere_but_to_the_end():
     path = [(np.array([p, 1 - p]), np.array([[1.0, 1.0]])) for p in (0.1, 0.2, 0.5)]
-    found, stretch = extrapolate(path[0], path[1], path[2], np.array([0, 1]), 100.0)
+    found, step_length = extrapolate(path[0], path[1], path[2], np.array([0, 1]), 100.0)
     assert found is path[-1]
-    assert stretch == 1.0
+    assert step_length == 1.0
 
 
 def test_extrapolate__stays_among_the_probabilities():
@@ -70,11 +67,11 @@ def test_extrapolate__stays_among_the_probabilities():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_run_em__acceleration_never_raises_the_objective(seed):
+def test_run_joint_pmf_em__acceleration_never_raises_the_objective(seed):
     state = run(draw_slow_case(seed), accelerate=True, tol=0.0, max_passes=60)
     assert np.all(np.diff(state.loss_history) <= 1e-13)
     # the model at the end is no worse than the last objective noted, though that is of the model before
-    final = run_em(
+    final = run_joint_pmf_em(
         evaluate_on(draw_slow_case(seed)[0]),
         EMState(state.prior, state.factors),
         OFFSETS,
@@ -85,7 +82,7 @@ def test_run_em__acceleration_never_raises_the_objective(seed):
     assert final <= state.loss_history[-1] + 1e-13
 
 
-def test_run_em__acceleration_needs_fewer_passes_to_the_same_optimum():
+def test_run_joint_pmf_em__acceleration_needs_fewer_passes_to_the_same_optimum():
     ratios = []
     for seed in range(20):
         case = draw_slow_case(seed)
@@ -102,38 +99,55 @@ def test_run_em__acceleration_needs_fewer_passes_to_the_same_optimum():
     assert np.median(ratios) > 1.7
 
 
-def test_run_em__refused_extrapolation_goes_back_to_plain_em():
+def test_run_joint_pmf_em__rejected_extrapolation_returns_to_plain_em():
     case = draw_slow_case(0)
     plain = run(case, max_passes=3)
     state = run(case, max_passes=2, accelerate=True, tol=0.0)
-    assert state.refuge is None
-    # nobody has judged the extrapolation: the state is that of two plain passes
+    assert state.acceleration.fallback is None
+    # no pass has judged the extrapolation: the state is that of two plain passes
     np.testing.assert_array_equal(state.factors, run(case, max_passes=2).factors)
     pending = EMState(
         np.array([1 - 2e-9, 1e-9, 1e-9]),
         case[1][1],
         loss_history=plain.loss_history[:2],
         log_likelihoods=plain.log_likelihoods[:2],
-        refuge=(state.prior, state.factors),
-        stretch=8.0,
-        reach=8.0,
+        acceleration=Acceleration(
+            fallback=(state.prior, state.factors), step_length=8.0, longest=8.0
+        ),
     )
     back = run(case, start=pending, max_passes=3, accelerate=True)
     assert back.loss_history == (*plain.loss_history[:2], plain.loss_history[1])
     assert np.array_equal(back.factors, state.factors)
-    assert (back.reach, back.passes_saved) == (2.0, -1.0)
+    assert (back.acceleration.longest, back.passes_saved) == (2.0, -1.0)
+
+
+def test_acceleration__steps_grow_where_their_limit_has_bound():
+    model = np.ones(1), np.ones((1, 1))
+    bound = Acceleration(fallback=model, step_length=4.0, longest=4.0)
+    free = Acceleration(fallback=model, step_length=3.0, longest=4.0)
+    losses = (3.0, 2.0)
+    assert bound.accepts(2.0, losses)
+    assert not bound.accepts(2.1, losses)
+    assert not bound.accepts(float("nan"), losses)
+    assert bound.accept(0.5, losses).longest == 4.0 * SQUAREM.growth
+    assert free.accept(0.5, losses).longest == 4.0
+    # it has gained one and a half times as much as the pass before, for one pass
+    assert free.accept(0.5, losses).passes_saved == 0.5
+    back, shorter = free.reject()
+    assert back is model
+    assert (shorter.longest, shorter.fallback) == (SQUAREM.least_longest, None)
 
 
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("killed_after", [1, 2, 3, 4, 8])
-def test_run_em__accelerated_goes_on_from_a_checkpoint_to_the_same_bits(
+def test_run_joint_pmf_em__accelerated_continues_from_a_checkpoint_to_the_same_bits(
     tmp_path, killed_after, validated
 ):
     case = draw_slow_case(1)
     options: dict[str, Any] = {"accelerate": True, "tol": 0.0, "patience": 50}
     if validated:
         held_out = evaluate_on(case[0][:50])
-        options["validate"] = lambda *model: held_out(*model).log_likelihood / 50
+        options["judge"] = lambda model: held_out(model).log_likelihood / 50
     whole = run(case, max_passes=12, **options)
     path = tmp_path / "state.npz"
     run(
@@ -150,23 +164,7 @@ def test_run_em__accelerated_goes_on_from_a_checkpoint_to_the_same_bits(
     assert resumed.passes_saved == whole.passes_saved
 
 
-def test_estimate_gap__is_exact_for_a_geometric_sequence():
-    losses = [2.0 + 0.9**k for k in range(20)]
-    assert estimate_gap(losses) == pytest.approx(0.9**19, rel=1e-9)
-    # the last change is ten times smaller
-    assert losses[-2] - losses[-1] < 0.12 * 0.9**19
-    assert estimate_gap(losses, 3) == pytest.approx(0.9**17, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("losses", "gap"),
-    [([3.0], math.inf), ([3.0, 2.0], math.inf), ([3.0, 2.5, 1.5], math.inf), ([3, 2, 2], 0.0)],
-)
-def test_estimate_gap__short_growing_and_settled_sequences(losses, gap):
-    assert estimate_gap(losses) == gap
-
-
-def test_run_em__stops_closer_to_the_optimum_than_by_the_last_change():
+def test_run_joint_pmf_em__stops_closer_to_the_optimum_than_by_the_last_change():
     closer = []
     for seed in range(6):
         case = draw_slow_case(seed)
@@ -185,7 +183,7 @@ def test_fit_em__reports_what_acceleration_saved():
     options: dict[str, Any] = {
         "rank": 3,
         "start": "random",
-        "pseudo_counts": 0.1,
+        "pseudo_count": 0.1,
         "max_passes": 3000,
         "tol": 1e-8,
     }

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,15 +6,16 @@ from hypothesis import strategies as st
 from pmflib.errors import PmfError, SchemaError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs import composite
-from pmflib.solvers.pairs.composite import fit_composite
-from tests.reference import make_model, offsets_of
-from tests.solvers.pair_tables import (
+from pmflib.solvers.pairs.composite import CompositeSettings, fit_composite
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.pair_tables import (
     assert_is_model,
     divergence,
     every_pair,
     exact_marginals,
     problems,
 )
+from tests.reference import make_model, offsets_of
 
 
 @given(problems(), st.booleans(), st.sampled_from([0.0, 0.5]), st.integers(0, 2**32 - 1))
@@ -31,8 +30,7 @@ def test_fit_composite__loss_never_rises_and_is_the_divergence(problem, weighted
         observed,
         initial=initial,
         weights=weights if weighted else None,
-        pseudo_counts=np.full(offsets[-1], pseudo),
-        state_pseudo_count=pseudo,
+        pseudo_counts=PseudoCounts(np.full(offsets[-1], pseudo), pseudo),
         max_iter=20,
         tol=0,
     )
@@ -49,22 +47,23 @@ def test_fit_composite__extrapolation_and_panels_do_not_change_the_update(proble
     marginals, offsets, observed, (prior, factors) = problem
     if not observed.any():
         return
-    posed = composite._pose(marginals, offsets, observed, None, np.ones(offsets[-1]), 2.0)
-    begun, _ = composite._open(posed, (prior, factors))
-    loss, (found_prior, found) = composite._update(posed, begun)
+    pseudo_counts = PseudoCounts(np.ones(offsets[-1]), 2.0)
+    posed = composite._pose(marginals, offsets, observed, None, pseudo_counts)
+    start, _ = composite._open(posed, (prior, factors), CompositeSettings())
+    loss, (found_prior, found) = composite._update(posed, start)
     states, mass = np.full(prior.size, 2.0), np.where(posed.isolated, 0, 1.0)[:, None] + 0 * factors
     for a, b in np.argwhere(posed.table > 0):
-        posterior = begun[0] * begun[1][a] * begun[1][b]
+        posterior = start[0] * start[1][a] * start[1][b]
         posterior *= posed.table[a, b] / posterior.sum()
         mass[a] += posterior
         states += posterior / 2
-    mass = np.where(posed.isolated[:, None], begun[1], mass)
+    mass = np.where(posed.isolated[:, None], start[1], mass)
     sums = np.repeat(np.add.reduceat(mass, offsets[:-1], axis=0), np.diff(offsets), axis=0)
     np.testing.assert_allclose(found, mass / sums, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found_prior, states / states.sum(), rtol=1e-9, atol=1e-12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(composite, "_PANEL", 3)
-        panel_loss, panelled = composite._update(posed, begun)
+        panel_loss, panelled = composite._update(posed, start)
     assert panel_loss == pytest.approx(loss, rel=1e-9, abs=1e-12)
     np.testing.assert_allclose(panelled[1], found, rtol=1e-9, atol=1e-12)
 
@@ -154,10 +153,17 @@ def test_fit_composite__pseudo_counts_of_states_keep_the_prior_from_emptying():
     truth = make_model(rng, cardinalities, 1)
     marginals = exact_marginals(*truth, offsets, every_pair(4))
     start = make_model(rng, cardinalities, 3)
-    pseudo: dict[str, Any] = {"pseudo_counts": np.full(12, 0.1), "max_iter": 3000, "tol": 0}
-    empty = fit_composite(marginals, offsets, every_pair(4), initial=start, **pseudo)
-    kept = fit_composite(
-        marginals, offsets, every_pair(4), initial=start, state_pseudo_count=1.0, **pseudo
+    empty, kept = (
+        fit_composite(
+            marginals,
+            offsets,
+            every_pair(4),
+            initial=start,
+            pseudo_counts=PseudoCounts(np.full(12, 0.1), of_states),
+            max_iter=3000,
+            tol=0,
+        )
+        for of_states in (0.0, 1.0)
     )
     assert kept.prior.min() > 0.3
     assert empty.prior.min() < kept.prior.min()
@@ -203,8 +209,16 @@ def test_fit_composite__fifteen_variables_settle_in_some_hundred_iterations():
         ({"tol": -1.0}, PmfError, "tol is -1.0; give at least 0"),
         ({"weights": np.ones((3, 3))}, SchemaError, r"weights has shape \(3, 3\), not \(2, 2\)"),
         ({"weights": -np.ones((2, 2))}, PmfError, "weights holds a negative"),
-        ({"pseudo_counts": np.ones(3)}, SchemaError, r"pseudo_counts has shape \(3,\), not \(4,\)"),
-        ({"state_pseudo_count": -1.0}, PmfError, "state_pseudo_count holds a negative"),
+        (
+            {"pseudo_counts": PseudoCounts(np.ones(3))},
+            SchemaError,
+            r"pseudo_counts.levels has shape \(3,\), not \(4,\)",
+        ),
+        (
+            {"pseudo_counts": PseudoCounts(np.ones(4), -1.0)},
+            PmfError,
+            "pseudo_counts.state holds a negative",
+        ),
         ({"initial": (np.ones(1), np.ones((3, 1)))}, SchemaError, r"initial has shapes \(1,\) and"),
         ({"initial": (np.ones(1), np.full((4, 1), np.nan))}, PmfError, "initial factors holds"),
         ({"observed": np.eye(2, dtype=bool)}, SchemaError, "observed must be symmetric"),

@@ -5,21 +5,24 @@ from hypothesis import given
 from pmflib.errors import PmfError
 from pmflib.solvers.pairs import mirror
 from pmflib.solvers.pairs.composite import fit_composite
-from pmflib.solvers.pairs.mirror import fit_mirror
-from tests.reference import make_model, offsets_of
-from tests.solvers.pair_tables import (
+from pmflib.solvers.pairs.mirror import MirrorSettings, fit_mirror
+from tests.pair_tables import (
     assert_is_model,
     divergence,
     every_pair,
     exact_marginals,
     problems,
 )
+from tests.reference import make_model, offsets_of
 
 
 @given(problems())
 def test_fit_mirror__loss_never_rises(problem):
     marginals, offsets, observed, initial = problem
-    result = fit_mirror(marginals, offsets, observed, initial=initial, max_iter=3, factor_steps=10)
+    settings = MirrorSettings(factor_steps=10)
+    result = fit_mirror(
+        marginals, offsets, observed, initial=initial, max_iter=3, settings=settings
+    )
     assert_is_model(result, offsets, initial[0].size)
     assert np.all(np.diff(result.loss_history) <= 1e-12)
 
@@ -50,10 +53,10 @@ def test_measure_prior__slope_is_the_derivative_along_the_simplex():
     observed = every_pair(3)
     owners = np.repeat(np.arange(3), [3, 2, 4])
     pairs = np.where(owners[:, None] == owners, 0, exact_marginals(*truth, offsets, observed))
-    _, slope = mirror._measure_prior(pairs, offsets, factors, prior)
+    _, slope = mirror._measure_prior(pairs, offsets, factors, prior, 1e-6)
     along = np.array([1.0, -1.0, 0.0]) * 1e-6
-    high = mirror._measure_prior(pairs, offsets, factors, prior + along)[0]
-    low = mirror._measure_prior(pairs, offsets, factors, prior - along)[0]
+    high = mirror._measure_prior(pairs, offsets, factors, prior + along, 1e-6)[0]
+    low = mirror._measure_prior(pairs, offsets, factors, prior - along, 1e-6)[0]
     assert (high - low) / 2 == pytest.approx(slope @ along, rel=1e-5)
 
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from pmflib.errors import RankError
-from pmflib.solvers.pairs.checks import spread_pairs
+from pmflib.level_blocks import spread_pairs
 from pmflib.solvers.pairs.spectral_rank import count_confirmed, scale_pairs
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
+from tests.pair_tables import every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
-from tests.solvers.pair_tables import every_pair, exact_marginals, owners_of
 
 OFFSETS = offsets_of([3, 2, 4, 3])
 

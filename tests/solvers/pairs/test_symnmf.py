@@ -5,14 +5,14 @@ from hypothesis import given
 from pmflib.errors import RankError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs.symnmf import fit_symnmf, impute_pairs
-from tests.reference import make_model, offsets_of
-from tests.solvers.pair_tables import (
+from tests.pair_tables import (
     assert_is_model,
     every_pair,
     exact_marginals,
     owners_of,
     problems,
 )
+from tests.reference import make_model, offsets_of
 
 
 def make_separable(rng, n_variables, rank):
@@ -89,7 +89,7 @@ def test_fit_symnmf__always_gives_a_model(problem):
 
 
 def test_fit_symnmf__refuses_ranks_above_the_levels():
-    arguments = np.zeros((4, 4)), offsets_of([2, 2]), every_pair(2)
+    arguments = np.full((4, 4), 0.25), offsets_of([2, 2]), every_pair(2)
     with pytest.raises(RankError, match="rank is 5, above 4, the levels of all variables"):
         fit_symnmf(*arguments, rank=5, rng=np.random.default_rng(0))
     with pytest.raises(RankError, match="rank is 0, below 1"):

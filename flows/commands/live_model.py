@@ -1,0 +1,91 @@
+"""Commands that use the live model: score, query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.console import AsJson, ConfigPath, orchestrated, out, print_json
+from pmflib.config import PipelineConfig, load_config
+from pmflib.errors import ConfigError, StoreError
+
+
+def score(
+    config: ConfigPath,
+    data: Annotated[
+        str | None, typer.Option(help="New samples; default: those of the last run.")
+    ] = None,
+    questions: Annotated[
+        str | None, typer.Option(help="File of (sample, variable[, value]) rows to answer.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Variable to predict; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score samples with the live model, or answer questions about them; Parquet."""
+    checked = load_config(config)
+    if questions and (data or target):
+        raise ConfigError(
+            "--questions goes without --data and --target: questions are about samples of the last run"
+        )
+    with orchestrated(checked, as_json):
+        from flows.score import score_flow
+
+        reference = score_flow(
+            str(config),
+            data=_absolute(data),
+            questions=_absolute(questions),
+            targets=tuple(target or ()),
+        )
+    from tasks.stage import open_store
+
+    store = open_store(checked)
+    entry = store.find(reference.identity)
+    summary = {} if entry is None else entry.summary
+    answer = {"path": str(store.locate(reference)), "digest": reference.digest, **summary}
+    if as_json:
+        print_json(answer)
+    else:
+        for key, value in answer.items():
+            out.print(f"{key}: {value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _absolute(path: str | None) -> str:
+    return "" if path is None else path if "://" in path else str(Path(path).resolve())
+
+
+def query(
+    config: ConfigPath,
+    question: Annotated[str, typer.Argument(help="For example: 'B given A=5 and C=yes'.")],
+    top: Annotated[int, typer.Option(min=1, help="Combinations to show.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the distribution of some variables under the live model, given levels of others."""
+    from pmflib.model.query import answer, parse_question
+
+    found = answer(_load_live(load_config(config)), parse_question(question))
+    if as_json:
+        print_json(found)
+        return
+    from flows.tables import make_table
+
+    names = list(found["best"])
+    rows = [[*item["level"].values(), item["probability"]] for item in found["levels"][:top]]
+    out.print(make_table(question, (*names, "probability"), rows))
+    if "expected" in found:
+        out.print(f"expected value: {found['expected']:.4g}")
+
+
+def _load_live(config: PipelineConfig) -> Any:
+    from pmflib.model import JointPMF
+    from pmflib.store.run_records import read_run
+    from tasks.stage import open_store
+
+    store = open_store(config)
+    last = read_run(store, config.name)
+    if last is None:
+        raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
+    return JointPMF.load(store.locate(last[0]["live"]) / "model")

@@ -1,0 +1,97 @@
+"""Pair counts of stored samples, fold by fold, on workers, resumed where a run was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.counting.adding import add_blocks
+from pmflib.counting.fold_checkpoint import load_table, save_table
+from pmflib.counting.pair_counts import CountsWriter
+from pmflib.running.clients import Client
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import PendingResult, start_blocks
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
+
+FOLDS_AHEAD = 4
+"""Folds under way at a time: a table that waits to be written takes as much memory as one that is being counted."""
+
+
+def count_stored_pairs(
+    client: Client,
+    blocks_by_fold: Mapping[int, Sequence[BlockReference]],
+    writer: CountsWriter,
+    checkpoints: Path,
+    on_fold: Callable[[int, int], None] | None = None,
+) -> int:
+    """Count the pairs of levels of stored samples, and write the counts of each fold.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the counts are the same.
+    blocks_by_fold
+        Blocks of every fold, 0 to n_folds - 1 in order; a fold may have none.
+    writer
+        Writer of the counts; the caller closes it.
+    checkpoints
+        Folder for a checkpoint of each counted fold. Folds that have one there are not counted again.
+    on_fold
+        Called with the number of folds written and the number of samples in them, after each fold.
+
+    Returns
+    -------
+    Number of samples in all folds.
+    """
+    schema = writer.schema
+
+    def start(fold: int) -> PendingResult[IntArray]:
+        groups = group_blocks(blocks_by_fold[fold], COUNTING_COARSENESS)
+        # tables may be large: a worker holds one at a time
+        return start_blocks(client, count_group, groups, merge_tables, schema.offsets, bundle=False)
+
+    pending: dict[int, PendingResult[IntArray]] = {}
+    n_samples = 0
+    for fold, blocks in blocks_by_fold.items():
+        for ahead in range(fold, min(fold + FOLDS_AHEAD, len(blocks_by_fold))):
+            counted = ahead in pending or _checkpoint(checkpoints, ahead).exists()
+            if blocks_by_fold[ahead] and not counted:
+                pending[ahead] = start(ahead)
+        table = np.zeros((schema.n_levels,) * 2, np.int64)
+        n_rows = sum(block.n_rows for block in blocks)
+        if blocks:
+            checkpoint = _checkpoint(checkpoints, fold)
+            saved = None if fold in pending else load_table(checkpoint)
+            if saved is not None:
+                table = saved[0]
+            else:
+                # without either, another run of the same work finished and removed the checkpoints
+                table = (pending.pop(fold, None) or start(fold)).wait()
+                save_table(checkpoint, table, n_rows)
+        writer.write(fold, table, n_rows)
+        n_samples += n_rows
+        if on_fold is not None:
+            on_fold(fold + 1, n_samples)
+    return n_samples
+
+
+def count_group(group: BlockGroup, offsets: IntArray) -> IntArray:
+    """Pair counts of a group: int64 of shape (n_levels, n_levels), upper triangle."""
+    table = np.zeros((int(offsets[-1]),) * 2, np.int64)
+    add_blocks(iterate_blocks(group), offsets, table)
+    return table
+
+
+def merge_tables(parts: Sequence[IntArray]) -> IntArray:
+    """Sum of count tables, at least one; the parts are not changed."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _checkpoint(folder: Path, fold: int) -> Path:
+    return folder / f"fold-{fold}.npz"

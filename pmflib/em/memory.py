@@ -1,0 +1,35 @@
+"""Memory of EM, computed before it runs."""
+
+from __future__ import annotations
+
+from pmflib.em.row_tables import MAX_TABLE_BYTES
+from pmflib.running.maps import FAN_IN
+from pmflib.running.memory_plan import MemoryPlan
+from pmflib.store.sample_blocks import BLOCK_BYTES
+
+
+def plan_em(n_levels: int, rank: int, n_threads: int, n_models: int = 1) -> MemoryPlan:
+    """Plan the memory of EM passes, without the samples: these are read again in each pass where they do not fit.
+
+    Parameters
+    ----------
+    n_levels, rank, n_threads
+        Sizes.
+    n_models
+        Number of models that run side by side: they take as much as one of their summed rank.
+    """
+    table = 8 * n_levels * rank * n_models
+    several = f"{n_models} models of " if n_models > 1 else ""
+    return MemoryPlan(
+        "EM",
+        {
+            f"parameters of {several}{n_levels} levels x rank {rank} and their logarithms": 10
+            * table,
+            f"sufficient statistics, {FAN_IN} to merge by each thread": (n_threads + 1)
+            * (FAN_IN + 2)
+            * table,
+            "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
+            "sample blocks": n_threads * 4 * BLOCK_BYTES,
+        },
+        "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
+    )

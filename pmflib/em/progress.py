@@ -1,0 +1,50 @@
+"""Progress of EM in words: log-likelihoods, and how long it may still take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from pmflib.em.joint_pmf_em import EMState
+
+
+class PassReporter:
+    """Reports the passes of a fit, run by run: what `pmflib.fit_em` takes as ``on_pass``.
+
+    Parameters
+    ----------
+    report
+        Called with the number of passes of a run and a text, after each pass but the last that is allowed.
+    max_passes
+        Limit of the passes of each run.
+    """
+
+    def __init__(self, report: Callable[[int, str], None], max_passes: int) -> None:
+        self._report, self._max_passes = report, max_passes
+        self._run, self._first_pass, self._started = "", 0, 0.0
+
+    def __call__(self, run: str, state: EMState) -> None:
+        """Report a pass of a run."""
+        text = f"{run}: {describe_fit(state.log_likelihoods, state.held_out)}"
+        if run == self._run:
+            n_passes = state.n_passes - self._first_pass
+            per_pass = (time.monotonic() - self._started) / n_passes
+            text += f", at most {(self._max_passes - state.n_passes) * per_pass:,.0f} s left"
+        else:
+            # the first pass also compiles kernels and loads blocks: it does not predict those to come
+            self._run, self._first_pass, self._started = run, state.n_passes, time.monotonic()
+        if state.n_passes < self._max_passes:
+            self._report(state.n_passes, text)
+
+
+def describe_fit(log_likelihoods: Sequence[float], held_out: Sequence[float]) -> str:
+    """Last log-likelihoods per sample, nats: of the training samples, and, if there are any, of the held-out ones."""
+    parts = []
+    if log_likelihoods:
+        parts.append(f"log-likelihood {log_likelihoods[-1]:.4f}")
+    if held_out:
+        best = max(held_out)
+        parts.append(f"held out {held_out[-1]:.4f}")
+        if best > held_out[-1]:
+            parts[-1] += f" (best {best:.4f})"
+    return ", ".join(parts)

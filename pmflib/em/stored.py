@@ -1,0 +1,242 @@
+"""Samples in a store for EM: blocks in groups, mapped over by Dask workers or in this thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.blocks import Block, DenseBlock
+from pmflib.counting.memory import plan_counting
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.stored_pairs import count_group, merge_tables
+from pmflib.em.duplicates import merge_duplicates
+from pmflib.em.members import estimate_gain, merge_each, merge_scores
+from pmflib.em.statistics import (
+    EMStatistics,
+    ScoreBlock,
+    em_statistics,
+    score_average,
+    score_difference,
+    take_logs,
+)
+from pmflib.running.clients import Client, count_threads, find_memory_limit
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
+from pmflib.running.memory_plan import MemoryPlan
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
+
+KEPT_SHARE = 4
+"""Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
+held-out samples leave half of it to the passes."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSamples:
+    """Samples of some folds of a dataset in a store: a `pmflib.em.samples.Samples`.
+
+    `pmflib.fit_em` takes them in place of codes. Blocks are read in groups that depend on the dataset alone, so that
+    results have the same bits with any number of workers, and without any.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of the samples, in the order of the dataset.
+    schema
+        Variables of the dataset.
+    client
+        Dask client whose workers see the store; None to work in this thread.
+    spare_bytes
+        Memory that the workers may keep blocks in from one pass to the next; blocks that do not fit are read again for
+        every pass.
+    target
+        Variable whose log-likelihood given the others models are judged by; None is that of all.
+
+    Examples
+    --------
+    Refine a model on the first folds of a dataset and stop where it is best on the last::
+
+        store = Store("store")
+        dataset = ...  # the reference that the stage `ingest` returned
+        schema = pmf.Schema.load("schema.json")
+        with distributed.Client() as client:
+            training = pmf.StoredSamples.open(store, dataset, schema, range(14), client)
+            validation = pmf.StoredSamples.open(store, dataset, schema, [14], client)
+            result = pmf.fit_em(training, rank=20, validation=validation)
+    """
+
+    blocks: Sequence[BlockReference]
+    schema: Schema
+    client: Client = None
+    spare_bytes: int = 0
+    target: int | None = None
+
+    @classmethod
+    def open(
+        cls,
+        store: Store,
+        dataset: Reference,
+        schema: Schema,
+        folds: Sequence[int],
+        client: Client = None,
+        *,
+        spare_bytes: int | None = None,
+    ) -> StoredSamples:
+        """Find the samples of some folds of a dataset; none is read yet.
+
+        Parameters
+        ----------
+        store, dataset
+            The store, and which dataset in it.
+        schema
+            Schema that the dataset was encoded with.
+        folds
+            Folds whose samples are wanted.
+        client
+            Dask client whose workers see the store; None to work in this thread.
+        spare_bytes
+            As for the class; by default a quarter of what `find_memory_limit` allows.
+
+        Raises
+        ------
+        StoreError
+            If the dataset or a part of it is not in the store, or damaged.
+        """
+        # with it comes pyarrow.compute, which takes longer to load than the rest of this package
+        from pmflib.store.dataset import list_dataset_blocks
+
+        if spare_bytes is None:
+            spare_bytes = find_memory_limit() // KEPT_SHARE
+        return cls(list_dataset_blocks(store, dataset, folds), schema, client, spare_bytes)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return sum(block.n_rows for block in self.blocks)
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed cells."""
+        return sum(block.n_observed for block in self.blocks)
+
+    def with_client(self, client: Client) -> StoredSamples:
+        """Samples of the same blocks for other workers, or, for None, for this thread."""
+        return replace(self, client=client)
+
+    def with_spare(self, spare_bytes: int) -> StoredSamples:
+        """Samples of the same blocks, kept in other bytes of memory."""
+        return replace(self, spare_bytes=spare_bytes)
+
+    def with_target(self, target: int | None) -> StoredSamples:
+        """Samples of the same blocks that judge by another variable, or, for None, by all."""
+        return replace(self, target=target)
+
+    def count_pairs(self) -> PairCounts:
+        """Count the co-occurrences of levels, by the folds of the dataset, in their order.
+
+        Raises
+        ------
+        MemoryPlanError
+            If the tables of counts would not fit in memory.
+        """
+        folds = sorted({block.fold for block in self.blocks})
+        n_levels, n_counts = self.schema.n_levels, max(1, len(folds))
+        plan = plan_counting(n_levels, count_threads(self.client))
+        tables = {f"counts of {n_counts} folds": 8 * n_counts * n_levels**2}
+        MemoryPlan(plan.stage, plan.parts | tables, plan.remedy).check(find_memory_limit())
+        counts = PairCounts.zero(self.schema, n_counts)
+        for place, fold in enumerate(folds):
+            mine = [block for block in self.blocks if block.fold == fold]
+            groups = group_blocks(mine, COUNTING_COARSENESS)
+            shared = self.schema.offsets
+            counts.tables[place] = run_blocks(
+                self.client, count_group, groups, merge_tables, shared
+            )
+            counts.n_rows[place] = sum(block.n_rows for block in mine)
+        return counts
+
+    def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
+        """Sufficient statistics under each of several models of one rank, at least one.
+
+        Models are dealt to no more tasks than keep all threads busy: a block that is not kept is read once per task.
+        """
+        step = -(-len(models) // min(self._n_shares, len(models)))
+        shares = [models[first : first + step] for first in range(0, len(models), step)]
+        offsets = self.schema.offsets
+        pending = [
+            start_blocks(self.client, evaluate_group, self._groups, merge_each, offsets, share)
+            for share in shares
+        ]
+        return [statistics for share in pending for statistics in share.wait()]
+
+    def score(self, models: Sequence[Parameters]) -> float:
+        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
+        total, n_samples = self._add_up(score_average, models)
+        return float(total / max(n_samples, 1))
+
+    def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
+        """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
+        return estimate_gain(self._add_up(score_difference, (first, second)))
+
+    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
+        """Sums of scores over the groups, in a tree that depends on their number alone."""
+        shared = self.schema.offsets, score, models, self.target
+        return run_blocks(self.client, judge_group, self._groups, merge_scores, *shared)
+
+    @cached_property
+    def _groups(self) -> Sequence[Any]:
+        """Groups of blocks, in the workers' memory where they fit; an empty block where there is none."""
+        if not self.blocks:
+            return [[DenseBlock(np.empty((0, self.schema.n_variables), np.int8))]]
+        groups = group_blocks(self.blocks)
+        fits = sum(block.nbytes for block in self.blocks) <= self.spare_bytes
+        return keep_loaded(self.client, load_group, groups) if fits else groups
+
+    @cached_property
+    def _n_shares(self) -> int:
+        """Number of tasks per group that keep all threads busy."""
+        return -(-count_threads(self.client) // len(self._groups))
+
+
+def iterate_distinct(group: BlockGroup) -> Iterator[Block]:
+    """Blocks of a group, one at a time; those that are read have their equal rows merged where that pays.
+
+    Whether blocks are kept in memory or read again for every pass must not change the result: they are merged either
+    way, and loaded blocks are taken as they are.
+    """
+    read = read_blocks(item for item in group if isinstance(item, BlockReference))
+    yield from map(merge_duplicates, read)
+    yield from (item for item in group if not isinstance(item, BlockReference))
+
+
+def load_group(group: Sequence[BlockReference]) -> list[Block]:
+    """Read all blocks of a group; equal rows are merged where that pays."""
+    return list(iterate_distinct(group))
+
+
+def evaluate_group(
+    group: BlockGroup, offsets: IntArray, models: Sequence[Parameters]
+) -> list[EMStatistics]:
+    """Sufficient statistics of a group under each of several models; the blocks are read once."""
+    logs = [take_logs(*model) for model in models]
+    return merge_each(
+        [[em_statistics(block, offsets, *log) for log in logs] for block in iterate_distinct(group)]
+    )
+
+
+def judge_group(
+    group: BlockGroup,
+    offsets: IntArray,
+    score: ScoreBlock,
+    models: Sequence[Parameters],
+    target: int | None,
+) -> FloatArray:
+    """Sums of the scores of a group."""
+    logs = [take_logs(*model) for model in models]
+    return merge_scores([score(block, offsets, logs, target) for block in iterate_distinct(group)])

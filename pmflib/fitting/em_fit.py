@@ -1,0 +1,223 @@
+"""One fit by EM: what it chooses on held-out samples, and the result of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.counting.marginals import estimate_singles
+from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.em.in_memory import SamplesInMemory
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.members import Runs
+from pmflib.em.samples import Samples
+from pmflib.em.stored import StoredSamples
+from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.fitting.from_pairs import FitResult
+from pmflib.fitting.recipes import Options, Recipe, fit_options, follow_recipe, is_plenty
+from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
+from pmflib.hashing import assign_folds
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+
+N_FOLDS = 5
+"""Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
+
+MIN_SAMPLES = 50
+"""Samples below which none are held out by default."""
+
+OnPass = Callable[[str, EMState], None]
+"""Called with the name of a run and its state after each pass."""
+
+
+class Passes(NamedTuple):
+    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.members.Runs`."""
+
+    max_passes: int
+    tol: float
+    patience: int
+    accelerate: bool
+    checkpoint: Path | None = None
+    on_pass: OnPass | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EMFit:
+    """What is given for a fit by EM.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    rank
+        Number of latent states.
+    options
+        What is left to choose.
+    seed
+        Seed of the starts.
+    passes
+        When EM stops.
+    target
+        Variable that held-out samples judge by; None is all.
+    made, methods
+        Starts that were made before, and what made them, as for `Starts`.
+    """
+
+    schema: Schema
+    rank: int
+    options: Options
+    seed: int
+    passes: Passes
+    target: int | None = None
+    made: Mapping[str, Parameters] = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+
+    def sized_for(self, training: Samples) -> EMFit:
+        """The same fit, with several starts where the training samples are few enough."""
+        return replace(self, options=self.options.fit_to(training.n_observed, self.rank))
+
+    def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
+        """The same fit, with a model as the first start of its first start method."""
+        method = self.options.start_methods[0]
+        opened = open_for_em((model.prior, model.factors), self._estimate_singles(counts))
+        made_by = str(model.origin.get("method", method))
+        return replace(self, made={method: opened}, methods={method: made_by})
+
+    def open_held_out(self, validation: object | None) -> Samples | None:
+        """Samples to judge by, stored or in memory; None where there are none.
+
+        Raises
+        ------
+        PmfError
+            If samples in memory are given, but none is among them.
+        """
+        if isinstance(validation, StoredSamples):
+            # of few samples, none may have fallen to these folds: then nothing is chosen
+            return validation.with_target(self.target) if validation.n_rows else None
+        if validation is None:
+            return None
+        codes = self.schema.encode(validation)
+        if not len(codes):
+            raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
+        return self._load_held_out(codes)
+
+    def fit_stored(
+        self,
+        training: StoredSamples,
+        validation: object | None,
+        counts: PairCounts | StoredCounts,
+    ) -> FitResult:
+        """Fit stored samples in the way that is best on held-out ones, if there are any."""
+        fit = self.sized_for(training)
+        if fit.options.small:
+            # a pass over little is done here in less time than a worker takes to answer
+            training = training.with_client(None)
+            if isinstance(validation, StoredSamples):
+                validation = validation.with_client(None)
+        held_out = fit.open_held_out(validation)
+        return fit.choose(training, held_out, fit.make_starts(counts))[1]
+
+    def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[Recipe, FitResult]:
+        """Fit samples in memory in the way that is best on held-out ones."""
+        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        starts = self.make_starts(count_pairs(codes, self.schema))
+        return self.sized_for(training).choose(training, held_out, starts)
+
+    def fit_all_codes(self, codes: IntArray) -> FitResult:
+        """Fit all samples in memory in the way that was best when a fold of them was held out."""
+        recipe, held_out = self._try_on_fold(codes)
+        starts = self.make_starts(count_pairs(codes, self.schema))
+        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        model, state = follow_recipe(recipe, self._make_runs(training, None, starts), starts)
+        result = self._report(recipe, model, state, starts)
+        return replace(result, held_out=held_out) if held_out else result
+
+    def choose(
+        self, training: Samples, held_out: Samples | None, starts: Starts
+    ) -> tuple[Recipe, FitResult]:
+        """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
+        runs = self._make_runs(training, held_out, starts)
+        recipe, model, state = fit_options(runs, starts, self.options)
+        if held_out is not None and self.target is not None:
+            name = self.schema.names[self.target]
+            note = f"held out: log-likelihood of {name!r} given the other variables"
+            recipe = replace(recipe, notes=(note, *recipe.notes))
+        return recipe, self._report(recipe, model, state, starts)
+
+    def _try_on_fold(self, codes: IntArray) -> tuple[Recipe, tuple[float, ...]]:
+        """What to do with all samples, and the held-out log-likelihoods where a fold was held out to find that."""
+        settled = self.options.settle()
+        if not self.options.is_open or self.made or not self.passes.max_passes:
+            return settled, ()
+        n_observed = int(np.count_nonzero(codes >= 0))
+        if len(codes) < MIN_SAMPLES:
+            note = f"nothing was held out: {len(codes)} samples are too few"
+            return replace(settled, notes=(note,)), ()
+        if is_plenty(n_observed, self.schema.n_levels, self.rank):
+            note = f"nothing was held out: {n_observed} answers leave nothing to choose"
+            return replace(settled, notes=(note,)), ()
+        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
+        held_out = self._load_held_out(codes[is_held_out])
+        recipe, result = self.fit_codes(codes[~is_held_out], held_out)
+        return recipe, result.held_out
+
+    def _load_held_out(self, codes: IntArray) -> SamplesInMemory:
+        rank = self.rank * self.options.members
+        return SamplesInMemory(codes, self.schema.offsets, rank, self.target)
+
+    def _estimate_singles(self, counts: PairCounts | StoredCounts) -> FloatArray:
+        if isinstance(counts, StoredCounts):
+            return counts.estimate_singles(self.schema.offsets)
+        return estimate_singles(counts)
+
+    def make_starts(self, counts: PairCounts | StoredCounts) -> Starts:
+        """Starts from the counts of the training samples."""
+        load = counts.load if isinstance(counts, StoredCounts) else lambda: counts
+        singles, offsets = self._estimate_singles(counts), self.schema.offsets
+        return Starts(load, singles, offsets, self.rank, self.seed, self.made, self.methods)
+
+    def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
+        return Runs(training, held_out, self.schema.offsets, starts.singles, *self.passes)
+
+    def _report(
+        self, recipe: Recipe, model: Parameters, state: EMState, starts: Starts
+    ) -> FitResult:
+        """Turn the end of EM into a result."""
+        method = f"{starts.name_methods(each for each, _ in recipe.starts)}+em"
+        origin: dict[str, object] = {
+            "method": method,
+            "passes": state.best_pass,
+            "pseudo_count": recipe.pseudo_count,
+        }
+        if recipe.n_models > 1:
+            origin |= {recipe.combination: recipe.n_models}
+        if recipe.is_final:
+            origin["final"] = True
+        return FitResult(
+            JointPMF(*model, self.schema, origin),
+            state.loss_history,
+            state.held_out or (() if recipe.score is None else (recipe.score,)),
+            state.best_pass,
+            state.converged or recipe.passes is not None,
+            method,
+            (*starts.notes, *recipe.notes),
+            state.passes_saved,
+            comparisons=recipe.comparisons,
+            log_likelihoods=state.log_likelihoods,
+        )
+
+
+def warn_if_stopped(result: FitResult, max_passes: int) -> None:
+    """Warn whoever has called the caller of a fit that stopped at the limit of passes."""
+    if not result.converged and max_passes > 0:
+        warnings.warn(
+            f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,157 @@
+"""Steps that build a dataset on the workers: one artefact per file, or per bucket of all files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.long import spill_long
+from pmflib.ingest.sources import Source
+from pmflib.ingest.spills import write_levels
+from pmflib.ingest.wide import encode_wide, spill_wide
+from pmflib.running.worker_messages import report_count
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Entry, Reference, Store
+
+VERSION = 1
+"""Version of the artefacts that are made here; raise it when the same files give other bytes."""
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """Settings that all steps share; they are sent to the workers.
+
+    Parameters
+    ----------
+    root
+        Absolute path of the store, on storage that all workers share.
+    schema
+        Variables and levels of the dataset.
+    source, policy
+        Layout of the files, and the policy for rows that do not fit.
+    n_folds, n_buckets
+        Folds of the dataset, and buckets that samples with identifiers are dealt to.
+    censuses
+        For label logs, the census of each file, by the file's digest: a file is encoded with the part of the schema
+        that it needs. Empty otherwise.
+    topic
+        Topic for the numbers of rows while files are read: see `report_count`.
+    """
+
+    root: str
+    schema: Schema
+    source: SourceConfig
+    policy: SchemaConfig
+    n_folds: int
+    n_buckets: int
+    censuses: Mapping[str, Reference]
+    topic: str = ""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that change what a file is encoded to, plain JSON types."""
+        return {
+            "schema": self.schema.digest,
+            "source": self.source.model_dump(mode="json", exclude={"path", "missing"}),
+            "policy": self.policy.model_dump(mode="json", exclude={"file"}),
+        }
+
+
+def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
+    """Build the partition of one wide file without sample identifiers."""
+    source, raw = item
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        return encode_wide(
+            source,
+            job.schema,
+            job.source,
+            job.policy,
+            n_folds=job.n_folds,
+            # folds of equal rows of different files are unrelated
+            seed=int(raw.digest[:16], 16),
+            folder=folder,
+            on_rows=partial(report_count, job.topic),
+        )
+
+    return Store(job.root).build(
+        "samples",
+        inputs={"source": raw},
+        options={**job.options, "name": source.name, "folds": job.n_folds},
+        version=VERSION,
+        write=write,
+    )
+
+
+def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
+    """Build the spill of one file: its rows, encoded and dealt to buckets by the hash of their sample."""
+    source, raw = item
+    store, census = Store(job.root), job.censuses.get(raw.digest)
+    spill = spill_long if job.source.layout == "long" else spill_wide
+    part, inputs = job.schema, {"source": raw}
+    if census is not None:
+        # loaded for label logs alone
+        from pmflib.crowd.pipeline.census import CENSUS, Census, narrow_schema
+
+        names = Census.load(store.locate(census) / CENSUS)
+        part = narrow_schema(job.schema, names, job.source)
+        inputs["census"] = census
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        if census is not None:
+            write_levels(folder, part)
+        return spill(
+            source,
+            part,
+            job.source,
+            job.policy,
+            n_buckets=job.n_buckets,
+            folder=folder,
+            on_rows=partial(report_count, job.topic),
+        )
+
+    return store.build(
+        "spill",
+        inputs=inputs,
+        options={
+            **job.options,
+            "schema": part.digest,
+            "name": source.name,
+            "buckets": job.n_buckets,
+        },
+        version=VERSION,
+        write=write,
+    )
+
+
+def assemble_partition(
+    item: tuple[int, Sequence[Reference], Sequence[str]], job: BuildJob
+) -> Entry:
+    """Build the partition of one bucket, from the spills of all files and the files' names."""
+    bucket, spills, names = item
+    store, fold = Store(job.root), bucket % job.n_folds
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        return assemble_bucket(
+            [store.locate(spill) for spill in spills],
+            names,
+            bucket,
+            job.schema,
+            job.source,
+            job.policy,
+            fold=fold,
+            folder=folder,
+        )
+
+    return store.build(
+        "samples",
+        inputs={f"spill {place:05}": spill for place, spill in enumerate(spills)},
+        options={**job.options, "bucket": bucket, "fold": fold},
+        version=VERSION,
+        write=write,
+    )

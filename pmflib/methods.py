@@ -1,0 +1,273 @@
+"""Methods by name: what each one is called, where it is, what it needs, and what it does.
+
+Configuration, command line, docstrings and the argument ``method`` read these tables. A new method is one entry here
+and one file with its function.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pmflib.errors import PmfError
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to fit.
+
+    Parameters
+    ----------
+    name
+        As it is written in configurations and calls.
+    family
+        What the methods of a table have in common with some of the others: see the table.
+    function
+        ``"module:function"``. It is imported when the method is used, and called as its family says.
+    description
+        What it does, in one line.
+    needs
+        What it asks of data and memory, in one line; empty where that is nothing in particular.
+    """
+
+    name: str
+    family: str
+    function: str
+    description: str
+    needs: str = ""
+
+    def load(self) -> Callable[..., Any]:
+        """Import the function."""
+        module, _, function = self.function.partition(":")
+        loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        return loaded
+
+
+def _tabulate(*methods: Method) -> dict[str, Method]:
+    return {method.name: method for method in methods}
+
+
+PAIR_METHODS = _tabulate(
+    Method(
+        "auto",
+        "choice",
+        "pmflib.fitting.auto_method:run_auto",
+        "several starts and pseudo-counts, compared on held-out folds, then the pairwise composite likelihood; the "
+        "notes say what was chosen and why",
+        "several folds of counts for the comparison; without them the pseudo-count is the default",
+    ),
+    Method(
+        "spa",
+        "solver",
+        "pmflib.fitting.pair_methods:run_spa",
+        "CNMF-SPA, which finds anchor levels by successive projection and does not iterate",
+        "two variables, and at most as many states as the smaller side of a split of the variables has levels",
+    ),
+    Method(
+        "opt",
+        "solver",
+        "pmflib.fitting.pair_methods:run_opt",
+        "CNMF-OPT from spa, by closed-form updates of the Kullback-Leibler divergence",
+        "two variables; starts at random where spa cannot have the rank",
+    ),
+    Method(
+        "mirror",
+        "solver",
+        "pmflib.fitting.pair_methods:run_mirror",
+        "CNMF-OPT from spa as published, by mirror descent; slow",
+        "two variables; starts at random where spa cannot have the rank",
+    ),
+    Method(
+        "symnmf",
+        "solver",
+        "pmflib.fitting.pair_methods:run_symnmf",
+        "symmetric nonnegative factorisation of the matrix of all pairs",
+        "two variables, and at most as many states as there are levels; eigenvectors of an n_levels x n_levels matrix",
+    ),
+    Method(
+        "pairs",
+        "start",
+        "pmflib.fitting.auto_method:run_pairs",
+        "a start for EM, random and then a few of the updates of opt",
+    ),
+    Method(
+        "random",
+        "start",
+        "pmflib.fitting.pair_methods:run_random",
+        "a start for EM, the variables' own PMFs, perturbed",
+    ),
+)
+"""Methods of `pmflib.fit`, from pairwise counts to a model.
+
+Each is called with `PairCounts`, the rank and a random generator, and returns a `SolverResult`. A "choice" compares
+others, and says what it chose. A "solver" fits pairs until it has converged, and `pmflib.fit` warns where it has not. A
+"start" is a point for EM to go on from, another one for every seed.
+"""
+
+CROWD_METHODS = _tabulate(
+    Method(
+        "auto",
+        "passes",
+        "pmflib.crowd.aggregation:fit_annotators",
+        "Dawid-Skene with confusion matrices shrunk toward those of all workers who are right as often, and two "
+        "subclasses of tasks in every class",
+        "workers who are right more often than not",
+    ),
+    Method(
+        "balanced",
+        "passes",
+        "pmflib.crowd.aggregation:fit_annotators",
+        "shrunk Dawid-Skene with one subclass and equally probable classes",
+        "workers who are right more often than not",
+    ),
+    Method(
+        "one_coin",
+        "passes",
+        "pmflib.crowd.aggregation:fit_annotators",
+        "shrunk Dawid-Skene with one subclass and one probability of being right per worker",
+        "workers who are right more often than not",
+    ),
+    Method(
+        "dawid_skene",
+        "passes",
+        "pmflib.crowd.aggregation:fit_annotators",
+        "Dawid-Skene by maximum likelihood, from the votes on",
+    ),
+    Method(
+        "mv_em",
+        "passes",
+        "pmflib.crowd.aggregation:fit_annotators",
+        "Dawid-Skene by maximum likelihood with equally probable classes and ten passes, as published",
+    ),
+    Method(
+        "majority",
+        "votes",
+        "pmflib.crowd.aggregation:aggregate",
+        "shares of the votes",
+    ),
+    Method(
+        "robust",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "symmetric factorisation, missing pairs by a factorisation that is robust to bad pairs",
+        "pairs of workers, kept sparse",
+    ),
+    Method(
+        "equal_weights",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "symmetric factorisation, missing pairs by a factorisation in least squares",
+        "pairs of workers, kept sparse",
+    ),
+    Method(
+        "designated",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "symmetric factorisation, missing pairs by all designated workers",
+        "pairs of workers, all in one dense matrix",
+    ),
+    Method(
+        "one_pair",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "symmetric factorisation, missing pairs by one pair of designated workers",
+        "pairs of workers, all in one dense matrix",
+    ),
+    Method(
+        "symnmf",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "symmetric factorisation, missing pairs left zero",
+        "pairs of workers, kept sparse",
+    ),
+    Method(
+        "multispa",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "extreme columns of each worker's own pairs",
+        "pairs of workers, kept sparse",
+    ),
+    Method(
+        "cnmf",
+        "pairs",
+        "pmflib.crowd.co_occurrence:fit_moments",
+        "coupled factorisation in Kullback-Leibler divergence, from multispa",
+        "pairs of workers, all in one dense matrix",
+    ),
+)
+"""Methods of `pmflib.crowd.aggregate`, from a label log to true labels.
+
+"votes" takes shares of the votes. "passes" goes over all tasks until the labels settle. "pairs" begins with
+co-occurrences of the workers' labels, and is followed by passes unless they are switched off.
+"""
+
+
+def select_methods(table: Mapping[str, Method], family: str) -> tuple[str, ...]:
+    """Names of the methods of a family, in the order of the table."""
+    return tuple(name for name, method in table.items() if method.family == family)
+
+
+MEMBER_START_METHODS = select_methods(PAIR_METHODS, "start")
+"""Methods of `pmflib.fit` that give another start for every seed, as members of an average need it."""
+
+
+def list_pipeline_methods() -> dict[str, Method]:
+    """Crowd methods of the pipeline: all but the votes, which are no estimate of the workers."""
+    return {name: method for name, method in CROWD_METHODS.items() if method.family != "votes"}
+
+
+def find_method(table: Mapping[str, Method], name: str) -> Method:
+    """Look up a method.
+
+    Parameters
+    ----------
+    table
+        Methods by name.
+    name
+        Of the method.
+
+    Raises
+    ------
+    PmfError
+        If there is none of this name; the message has the nearest name and all of them.
+    """
+    if name in table:
+        return table[name]
+    close = difflib.get_close_matches(str(name), table, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise PmfError(f"method is {name!r}; {hint}give one of {', '.join(table)}")
+
+
+def describe_methods(table: Mapping[str, Method]) -> str:
+    """Describe the methods of a table, a line each: name, what it does, what it needs."""
+    return "\n".join(
+        f'"{name}": {method.description}' + (f" (needs {method.needs})." if method.needs else ".")
+        for name, method in table.items()
+    )
+
+
+def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
+    """Decorate a function: ``{methods}``, alone on a line of its docstring, becomes the description of a table."""
+
+    def decorate(function: F) -> F:
+        lines = (function.__doc__ or "").split("\n")
+        written: list[str] = []
+        for line in lines:
+            if line.strip() == "{methods}":
+                margin = line[: line.index("{")]
+                for text in describe_methods(table).split("\n"):
+                    written += textwrap.wrap(
+                        text, 120, initial_indent=margin, subsequent_indent=margin + "  "
+                    )
+            else:
+                written.append(line)
+        function.__doc__ = "\n".join(written)
+        return function
+
+    return decorate

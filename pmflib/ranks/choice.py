@@ -1,0 +1,52 @@
+"""The number of latent states that was chosen, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pmflib.selection.comparison import Comparison, ScoredCandidate
+
+
+@dataclass(frozen=True)
+class RankChoice:
+    """How many latent states, and why.
+
+    Parameters
+    ----------
+    rank, pseudo_count
+        The choice.
+    ranks
+        All ranks that were compared, in order. By pairs all are under one pseudo-count: the chosen one, unless it is
+        so little better than the first that it cannot change their order.
+    pseudo_counts
+        By pairs, the pseudo-counts that were compared, at the rank that the first had led to; None where there was
+        nothing to compare, or ranks were compared under each of them.
+    notes
+        What a careful user should know.
+    """
+
+    rank: int
+    pseudo_count: float
+    ranks: Comparison
+    pseudo_counts: Comparison | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> int:
+        """Rank of the best score; the choice is the least that cannot be distinguished from it."""
+        return int(self.ranks.best.settings["rank"])
+
+    @property
+    def curve(self) -> tuple[ScoredCandidate, ...]:
+        """All ranks that were compared, in order, with their scores."""
+        return self.ranks.points
+
+    @property
+    def reason(self) -> str:
+        """A sentence on the choice of the rank."""
+        return self.ranks.reason
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """All that was compared."""
+        return (self.ranks,) if self.pseudo_counts is None else (self.ranks, self.pseudo_counts)

@@ -1,0 +1,145 @@
+"""Dask workers and clients: where work runs, how many threads there are, how much memory they may use."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pmflib.errors import ConfigError
+from pmflib.running.processors import count_processors
+
+if TYPE_CHECKING:
+    from pmflib.config import ClusterConfig
+
+Client = Any
+"""A Dask client, or None to work in this thread alone."""
+
+_END_QUIETLY = """
+import logging, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+"""
+"""Program that each worker process runs first. Ctrl-C in a terminal is sent to all processes, but it is the run that
+ends its workers, and the tasks that are cancelled then need no warning."""
+
+_KEEP_MEMORY = {
+    f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": size
+    for name, size in (("TRIM", 64 << 20), ("MMAP", 32 << 20))
+}
+"""Options of Dask: the environment in which worker processes start. By default freed memory returns to the system at
+once; to map the memory of blocks of a few MiB again and again would take half as long as to read them."""
+
+
+@contextmanager
+def start_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Run workers for as long as the context lasts.
+
+    Parameters
+    ----------
+    cluster
+        Section ``cluster`` of the configuration. PMF_DASK_ADDRESS, and then its address, name a scheduler that runs
+        already; without either, workers are started on this machine, on loopback, one thread each.
+
+    Yields
+    ------
+    Address of the scheduler.
+    """
+    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+    if address:
+        yield address
+        return
+    import dask
+    from distributed import LocalCluster
+
+    n = cluster.workers or count_processors()
+    options = {"preload": _END_QUIETLY} if cluster.processes else {}
+    with (
+        _quiet("distributed"),
+        dask.config.set(_KEEP_MEMORY),
+        LocalCluster(
+            n_workers=n if cluster.processes else 1,
+            threads_per_worker=1 if cluster.processes else n,
+            processes=cluster.processes,
+            host="127.0.0.1" if cluster.processes else None,
+            # port 0 and not None, which still means the default port
+            dashboard_address="127.0.0.1:0",
+            **options,
+        ) as local,
+    ):
+        yield local.scheduler_address
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Let a logger, and those below it, report nothing below a warning."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def open_client(address: str) -> Iterator[Client]:
+    """Connect to a Dask scheduler.
+
+    Parameters
+    ----------
+    address
+        As `start_workers` gives it.
+
+    Yields
+    ------
+    The client.
+
+    Raises
+    ------
+    ConfigError
+        If no scheduler answers.
+    """
+    from distributed import Client
+
+    try:
+        client = Client(address, set_as_default=False, timeout=30)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
+            "start one, or leave the address empty"
+        ) from error
+    with client:
+        yield client
+
+
+def check_workers_see(client: Client, folder: str) -> None:
+    """Check that every worker of a client can open a folder; without a client there is nothing to check.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot: stores must be on storage that all workers share.
+    """
+    if client is None:
+        return
+    seen = client.run(os.path.isdir, folder)
+    if blind := sorted(worker for worker, sees in seen.items() if not sees):
+        raise ConfigError(
+            f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
+        )
+
+
+def count_threads(client: Client) -> int:
+    """Number of threads that work for a client; 1 without one."""
+    return 1 if client is None else max(1, sum(client.nthreads().values()))
+
+
+def find_memory_limit() -> int:
+    """Bytes that a plan may use on this machine: 70 % of the free memory, and of the limit on this process."""
+    import psutil
+    from distributed.system import MEMORY_LIMIT
+
+    return int(0.7 * min(MEMORY_LIMIT, psutil.virtual_memory().available))

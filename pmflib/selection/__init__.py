@@ -1,0 +1,1 @@
+"""Choosing on held-out data."""

@@ -1,0 +1,40 @@
+"""Checkpoints: arrays in one file, replaced atomically; work that was killed continues from them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pmflib.store.artefacts import replace_file
+
+
+def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays into one file, in place of the one before."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    while True:
+        # another run of the same work removes the folder when it is done first, be it between these two lines
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            replace_file(path, buffer.getvalue())
+        except FileNotFoundError:
+            continue
+        return
+
+
+def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
+    """Read all arrays of a checkpoint; None if there is none, or none that can be used."""
+    try:
+        # opened here: np.load leaves a damaged file open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        # a checkpoint only saves time: without it, or with a damaged one, the work is done again
+        return None

@@ -1,0 +1,186 @@
+"""Named arrays in a Zarr v3 group, with dimension names, units and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pmflib.errors import StoreError
+
+if TYPE_CHECKING:
+    # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
+    import zarr
+
+Array = npt.NDArray[Any]
+
+CHUNK_BYTES = 4 << 20
+"""Size of a chunk before compression, bytes."""
+
+
+def write_arrays(
+    path: Path,
+    arrays: Mapping[str, tuple[Array, Sequence[str]]],
+    attributes: Mapping[str, Any],
+) -> None:
+    """Write a new group.
+
+    Parameters
+    ----------
+    path
+        Folder of the group; must not exist.
+    arrays
+        Name of each array, with the array and the names of its dimensions.
+    attributes
+        Plain JSON types, kept as the group's attributes.
+    """
+    add_arrays(create_group(path, attributes), arrays)
+
+
+def add_arrays(group: zarr.Group, arrays: Mapping[str, tuple[Array, Sequence[str]]]) -> None:
+    """Write new arrays to a group: see `write_arrays`."""
+    for name, (values, dims) in arrays.items():
+        created = create_array(group, name, values.shape, values.dtype, dims)
+        if values.size:
+            created[...] = values
+
+
+def create_group(path: Path, attributes: Mapping[str, Any]) -> zarr.Group:
+    """Create a group with attributes, plain JSON types; the folder must not exist."""
+    import zarr
+
+    return zarr.create_group(path, attributes=dict(attributes))
+
+
+def create_array(
+    group: zarr.Group,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    dims: Sequence[str],
+    *,
+    chunk_rows: int | None = None,
+) -> Any:
+    """Create an empty array in a group, cut along its first dimension.
+
+    Parameters
+    ----------
+    group
+        An open group.
+    name, shape, dtype, dims
+        Name, shape, type and dimension names of the new array.
+    chunk_rows
+        Length of a chunk along the first dimension; by default as many rows as ``CHUNK_BYTES`` hold.
+
+    Returns
+    -------
+    The Zarr array.
+    """
+    from zarr.codecs import ZstdCodec
+
+    dtype = np.dtype(dtype)
+    row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize)
+    if chunk_rows is None:
+        chunk_rows = min(max(shape[0], 1), CHUNK_BYTES // row_bytes)
+    return group.create_array(
+        name,
+        shape=shape,
+        dtype=dtype,
+        chunks=(max(1, chunk_rows), *(max(1, n) for n in shape[1:])),
+        # level 1 was both the smallest and the fastest of zstd on codes; a damaged chunk fails its checksum
+        compressors=ZstdCodec(level=1, checksum=True),
+        fill_value=0,
+        dimension_names=tuple(dims),
+        # a chunk of zeros is written too, so that a chunk that is not there is a lost one: see `read_rows`
+        config={"write_empty_chunks": True},
+    )
+
+
+def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = None) -> Array:
+    """Read consecutive rows of an array that `create_array` made; all of them by default.
+
+    Raises
+    ------
+    StoreError
+        If a chunk is lost, where Zarr would give zeros.
+    """
+    import zarr
+    from zarr.storage import LocalStore
+
+    array = group[name]
+    if not isinstance(array, zarr.Array):
+        raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
+    assert isinstance(group.store, LocalStore)
+    folder = group.store.root / group.path
+    stop = array.shape[0] if stop is None else stop
+    rest = (0,) * (array.ndim - 1)
+    if array.size and start < stop:
+        for place in range(start // array.chunks[0], -(-stop // array.chunks[0])):
+            key = array.metadata.encode_chunk_key((place, *rest))
+            if not (folder / name / key).is_file():
+                raise StoreError(
+                    f"chunk {key} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
+                )
+    return np.asarray(array[start:stop])
+
+
+def read_arrays(
+    path: Path, names: Sequence[str] | None = None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read a group: arrays by name (all of them unless named), and attributes.
+
+    Raises
+    ------
+    StoreError
+        If there is no readable group, or an array is missing.
+    """
+    with refuse_damage(path):
+        group = open_group(path)
+        wanted = sorted(group.array_keys()) if names is None else names
+        return {name: read_rows(group, name) for name in wanted}, dict(group.attrs)
+
+
+def check_kind(path: Path, kind: str) -> None:
+    """Check the attribute ``kind`` of a group.
+
+    Raises
+    ------
+    StoreError
+        If there is no readable group, or it holds something else.
+    """
+    found = read_arrays(path, [])[1].get("kind")
+    if found != kind:
+        raise StoreError(f"{str(path)!r} holds {found!r}, not {kind!r}")
+
+
+@contextmanager
+def refuse_damage(path: Path) -> Iterator[None]:
+    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (KeyError, OSError, ValueError, RuntimeError) as error:
+        raise StoreError(
+            f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
+        ) from error
+
+
+def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
+    """Open a group for reading, or ("a") for its one writer.
+
+    Raises
+    ------
+    StoreError
+        If there is no Zarr group at the path.
+    """
+    import zarr
+
+    with suppress(FileNotFoundError):
+        return zarr.open_group(path, mode=mode)
+    # raised here: Zarr's error cannot be pickled, and as its context nor could this one
+    raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")

@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+
+from pmflib.blocks import DenseBlock
+from pmflib.config import ClusterConfig
+from pmflib.counting.pair_counts import count_pairs
+from pmflib.em.in_memory import SamplesInMemory
+from pmflib.em.members import merge_each
+from pmflib.em.stored import StoredSamples, evaluate_group, load_group
+from pmflib.errors import MemoryPlanError
+from pmflib.running import grouping
+from pmflib.running.clients import open_client, start_workers
+from pmflib.running.maps import run_blocks
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import write_dataset
+from pmflib.store.sample_blocks import iterate_blocks
+from tests.reference import e_step, make_codes, make_model, offsets_of
+from tests.stored_samples import write_partition
+
+CARDINALITIES = [3, 2, 4]
+OFFSETS = offsets_of(CARDINALITIES)
+SCHEMA = Schema.from_cardinalities(CARDINALITIES)
+MODELS = [make_model(np.random.default_rng(seed), CARDINALITIES, 2) for seed in (1, 2, 3)]
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def blocks(request, tmp_path):
+    codes = make_codes(np.random.default_rng(0), 50, CARDINALITIES)
+    return write_partition(tmp_path, codes, SCHEMA, sparse=request.param == "sparse")
+
+
+@pytest.fixture
+def codes(blocks):
+    return np.concatenate([block.to_codes(OFFSETS) for block in iterate_blocks(blocks)])
+
+
+@pytest.fixture
+def _a_group_per_block(monkeypatch):
+    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+
+
+def same_bits(one, other):
+    return (
+        one.level_mass.tobytes() == other.level_mass.tobytes()
+        and one.state_mass.tobytes() == other.state_mass.tobytes()
+        and one.log_likelihood == other.log_likelihood
+        and one.n_rows == other.n_rows
+    )
+
+
+def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
+    stored, loaded = StoredSamples(blocks, SCHEMA), SamplesInMemory(codes, OFFSETS, 2)
+    assert (stored.n_rows, stored.n_observed) == (50, loaded.n_observed)
+    for found, expected in zip(stored.evaluate(MODELS), loaded.evaluate(MODELS), strict=True):
+        np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
+        assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-13)
+        assert found.n_rows == expected.n_rows == 50
+    assert stored.score(MODELS) == pytest.approx(loaded.score(MODELS), rel=1e-13)
+    difference = loaded.compare(*MODELS[:2])
+    assert stored.compare(*MODELS[:2]) == pytest.approx(difference, rel=1e-12)
+    aimed = SamplesInMemory(codes, OFFSETS, 2, 1).score(MODELS)
+    assert stored.with_target(1).score(MODELS) == pytest.approx(aimed, rel=1e-12)
+
+
+@pytest.mark.usefixtures("_a_group_per_block")
+@pytest.mark.parametrize("spare_bytes", [0, 1 << 30])
+def test_stored_samples__same_bits_on_threads_kept_or_read_again(
+    thread_client, blocks, spare_bytes
+):
+    alone = StoredSamples(blocks, SCHEMA)
+    mapped = StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
+    for _ in range(2):
+        for found, expected in zip(mapped.evaluate(MODELS), alone.evaluate(MODELS), strict=True):
+            assert same_bits(found, expected)
+    assert mapped.score(MODELS) == alone.score(MODELS)
+    assert mapped.compare(*MODELS[:2]) == alone.compare(*MODELS[:2])
+    assert len(mapped._groups) == len(blocks) > 2
+    assert all(hasattr(group, "key") for group in mapped._groups) == (spare_bytes > 0)
+    here = mapped.with_client(None)
+    assert same_bits(here.evaluate(MODELS)[2], alone.evaluate(MODELS)[2])
+
+
+def test_stored_samples__of_no_blocks_add_nothing(thread_client):
+    nothing = StoredSamples([], SCHEMA, thread_client)
+    (found,) = nothing.evaluate(MODELS[:1])
+    assert (found.log_likelihood, found.n_rows, found.level_mass.sum()) == (0, 0, 0)
+    assert found.level_mass.shape == (9, 2)
+    assert nothing.score(MODELS) == 0
+    assert nothing.compare(*MODELS[:2]) == (0.0, np.inf)
+    assert nothing.count_pairs().tables.sum() == 0
+
+
+def test_open__finds_the_folds_of_a_dataset(tmp_path, thread_client):
+    codes = make_codes(np.random.default_rng(0), 60, CARDINALITIES)
+    store = Store(tmp_path / "store")
+    partition = store.build(
+        "samples",
+        inputs={},
+        options={},
+        version=1,
+        write=lambda folder, work: {"blocks": len(write_samples(folder, codes))},
+    ).reference
+    dataset = store.build(
+        "dataset",
+        inputs={},
+        options={},
+        version=1,
+        write=lambda folder, work: write_dataset(folder, store, [partition], {}) or {},
+    ).reference
+    training = StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
+    assert training.n_rows == 40
+    assert training.spare_bytes > 0
+    (found,) = training.evaluate(MODELS[:1])
+    mine = codes[np.arange(60) % 3 < 2]
+    np.testing.assert_allclose(found.level_mass, e_step(mine, OFFSETS, *MODELS[0])[0], rtol=1e-12)
+
+
+def write_samples(folder, codes):
+    blocks = write_partition(folder, codes, SCHEMA)
+    (folder / "0123456789abcdef01234567" / "samples").rename(folder / "samples")
+    return blocks
+
+
+@pytest.mark.parametrize("on_workers", [False, True])
+def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
+    client = thread_client if on_workers else None
+    counts = StoredSamples(blocks, SCHEMA, client).count_pairs()
+    assert counts.n_rows.tolist() == [17, 17, 16]
+    whole = count_pairs(codes, SCHEMA, n_folds=1)
+    np.testing.assert_array_equal(counts.to_dense(), whole.to_dense())
+
+
+def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
+    monkeypatch.setattr("pmflib.em.stored.find_memory_limit", lambda: 1000)
+    with pytest.raises(MemoryPlanError, match="counting pairs would need"):
+        StoredSamples(blocks, SCHEMA).count_pairs()
+
+
+def test_load_group__blocks_in_order(blocks, codes):
+    loaded = load_group(blocks)
+    assert len(loaded) == len(blocks)
+    assert np.array_equal(np.concatenate([block.to_codes(OFFSETS) for block in loaded]), codes)
+
+
+def test_evaluate_group__references_and_loaded_blocks_to_the_same_bits(blocks, codes):
+    read, loaded = (
+        evaluate_group(group, OFFSETS, MODELS[:1])[0] for group in (blocks, load_group(blocks))
+    )
+    assert same_bits(read, loaded)
+    np.testing.assert_allclose(read.level_mass, e_step(codes, OFFSETS, *MODELS[0])[0], rtol=1e-12)
+
+
+def test_evaluate_group__several_models_are_each_on_their_own(blocks):
+    together = evaluate_group(blocks, OFFSETS, MODELS)
+    for model, found in zip(MODELS, together, strict=True):
+        assert same_bits(found, evaluate_group(blocks, OFFSETS, [model])[0])
+
+
+@pytest.fixture(scope="module")
+def groups():
+    rng = np.random.default_rng(9)
+    sizes = rng.integers(1, 40, 19)
+    return [[DenseBlock(make_codes(rng, int(n), CARDINALITIES))] for n in sizes]
+
+
+@pytest.fixture(scope="module")
+def alone(groups):
+    return run_blocks(None, evaluate_group, groups, merge_each, OFFSETS, MODELS[:1])[0]
+
+
+@pytest.mark.parametrize(("workers", "processes"), [(1, False), (5, False), (2, True)])
+def test_evaluate_group__same_bits_on_any_workers(groups, alone, workers, processes):
+    cluster = ClusterConfig(workers=workers, processes=processes)
+    with start_workers(cluster) as address, open_client(address) as client:
+        found = run_blocks(client, evaluate_group, groups, merge_each, OFFSETS, MODELS[:1])[0]
+    assert same_bits(found, alone)

@@ -1,0 +1,50 @@
+import io
+from typing import Any
+
+from rich.console import Console
+
+from flows import tables
+from pmflib.selection.comparison import compare
+
+
+def test_make_facts_tables__what_was_not_used_is_named():
+    rows: dict[str, Any] = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
+    rows |= {"reasons": {"ragged": 2}, "cells_made_missing": {f"v{j}": 1 for j in range(99)}}
+    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
+    file = io.StringIO()
+    console = Console(file=file, width=100)
+    for table in tables.make_facts_tables({"rows": rows, "model": model, "scores": {}}):
+        console.print(table)
+    text = file.getvalue()
+    assert "rows in quarantine" in text
+    assert "ragged" in text
+    assert "v7 1" in text
+    assert "v8" not in text
+
+
+def test_make_facts_tables__why_the_rank_was_chosen():
+    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
+    model["notes"] = ["pseudo-count 0.3: [best]"]
+    facts: dict[str, Any] = {
+        "rows": {},
+        "model": model,
+        "scores": {},
+        "rank": {"reasons": ["by pairs: [2]"]},
+    }
+    ranks = compare("pair", [{"rank": 2}, {"rank": 3}], [-1.5, -1.75])
+    starts = compare("sample", [{"start": "auto"}, {"start": "[random]"}], [-9.0, -8.5])
+    facts["rank"]["comparisons"] = [ranks.to_json()]
+    model["comparisons"] = [starts.to_json()]
+    facts["warnings"] = ["rank 2 is above [1]"]
+    file = io.StringIO()
+    for table in tables.make_facts_tables(facts):
+        Console(file=file, width=100).print(table)
+    assert "why this rank" in file.getvalue()
+    assert "by pairs: [2]" in file.getvalue()
+    assert "Held-out log-likelihood by rank, nats per pair" in file.getvalue()
+    assert "-1.75" in file.getvalue()
+    assert file.getvalue().count(" chosen ") == 2
+    assert "by start, nats per sample" in file.getvalue()
+    assert "[random]" in file.getvalue()
+    assert "pseudo-count 0.3: [best]" in file.getvalue()
+    assert "rank 2 is above [1]" in file.getvalue()

@@ -1,0 +1,168 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.config import SourceConfig
+from pmflib.errors import SchemaError, SourceError
+from pmflib.ingest import draft_schema, find_sources, number_columns
+from pmflib.ingest.schema_draft import natural_key
+
+WIDE = SourceConfig(path="x", layout="wide")
+LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
+
+
+def draft(folder, contents, config, **options):
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return draft_schema(find_sources(str(folder)), config, **options)
+
+
+def test_draft_schema__wide(tmp_path):
+    lines = b"".join(
+        b"%d,%s,%d,%d.5,t%d\n" % (n, b"yn"[n % 2 : n % 2 + 1], n % 3, n, n) for n in range(200)
+    )
+    config = SourceConfig(path="x", layout="wide", sample="id")
+    files = {
+        "a.csv": b"id,smokes,visits,age,note\n" + lines,
+        "b.csv": b"age,note,smokes,visits,id,new\n",
+    }
+    schema, notes = draft(tmp_path, files, config, bins=4)
+    assert schema.names == ("smokes", "visits", "age")
+    assert schema["smokes"].levels == ("n", "y")
+    assert schema["visits"].values == (0.0, 1.0, 2.0)
+    assert schema["age"].cardinality == 4
+    assert [note.split(":")[0] for note in notes] == ["b.csv", "smokes", "age", "note"]
+    assert "left out: 200 distinct texts" in notes[3]
+    assert "['new'] are not in a.csv" in notes[0]
+
+
+def test_draft_schema__levels_of_all_files_count(tmp_path):
+    files = {"a.csv": b"x\n1\n", "b.csv": b"x\n3\n\xff\n", "c.csv": b"x\n2\n"}
+    schema, _ = draft(tmp_path, files, WIDE)
+    assert schema["x"].levels == ("1", "2", "3")
+
+
+def test_draft_schema__long_in_natural_order_with_shared_levels(tmp_path):
+    rows = [
+        b"u,m10,5",
+        b"u,m2,3.0",
+        b"u,m2,3",
+        b"u,m1,1",
+        b"u,m1,",
+        b"u,g,b",
+        b"u,g,a",
+        b"u,rare,2",
+    ]
+    rows += [b"u,m10,4", b"u,m1,2", b"u,m1,\xff", b"u"]
+    schema, notes = draft(tmp_path, {"a.csv": b"u,i,r\n" + b"\n".join(rows)}, LONG, min_count=2)
+    assert schema.names == ("g", "m1", "m2", "m10")
+    assert schema["g"].levels == ("a", "b")
+    for name in ("m1", "m2", "m10"):
+        assert schema[name].levels == ("1", "2", "3", "4", "5")
+    assert any("1 variables with fewer than 2 answers (1 in all)" in note for note in notes)
+    assert any(
+        "3 of 3 numeric variables were not given every level from 1 to 5" in note for note in notes
+    )
+    assert any("1 answers are not UTF-8" in note for note in notes)
+    assert any("1 of 12 rows have too few or too many fields" in note for note in notes)
+    assert any(note.startswith("g: order of the levels") for note in notes)
+
+
+def test_draft_schema__long_without_a_common_scale(tmp_path):
+    rows = [b"u,a,%d" % n for n in range(5)] + [b"u,b,%d" % (100 + n) for n in range(5)]
+    rows += [b"u,c,%d" % n for n in range(40)]
+    schema, notes = draft(
+        tmp_path, {"a.csv": b"u,i,r\n" + b"\n".join(rows)}, LONG, max_levels=8, bins=4
+    )
+    assert schema["a"].levels == ("0", "1", "2", "3", "4")
+    assert schema["b"].cardinality == 5
+    assert schema["c"].edges is not None
+    assert any("have 10 distinct values together, more than max_levels=8" in note for note in notes)
+
+
+def test_draft_schema__parquet_equals_csv(tmp_path):
+    rng = np.random.default_rng(0)
+    item, rating = rng.integers(0, 12, 3000), rng.integers(1, 6, 3000)
+    for name in ("csv", "parquet"):
+        (tmp_path / name).mkdir()
+    table = pa.table(
+        {"u": item, "i": item, "r": pa.array(rating.astype(float)).dictionary_encode()}
+    )
+    pq.write_table(table, tmp_path / "parquet" / "a.parquet")
+    text = "".join(f"u,{i},{r}\n" for i, r in zip(item, rating, strict=True))
+    drafts = [
+        draft(tmp_path / "csv", {"a.csv": b"u,i,r\n" + text.encode()}, LONG),
+        draft(tmp_path / "parquet", {}, LONG),
+    ]
+    assert drafts[0] == drafts[1]
+    assert drafts[0][0].names == tuple(map(str, range(12)))
+
+
+def test_draft_schema__nothing_to_draft(tmp_path):
+    with pytest.raises(SchemaError, match=r"no column of \['a\.csv'\] can be a variable"):
+        draft(tmp_path, {"a.csv": b"x\n\n"}, WIDE)
+    config = SourceConfig(path="x", layout="wide", sample="who")
+    with pytest.raises(SourceError, match="no column 'who'"):
+        draft(tmp_path, {"a.csv": b"x\n1\n"}, config)
+
+
+def test_draft_schema__too_many_variables(tmp_path, monkeypatch):
+    monkeypatch.setattr("pmflib.ingest.schema_draft.MAX_VARIABLES", 3)
+    rows = b"".join(b"u,%d,1\n" % n for n in range(4))
+    with pytest.raises(SchemaError, match="column 'i' has more than 3 distinct values"):
+        draft(tmp_path, {"a.csv": b"u,i,r\n" + rows}, LONG)
+
+
+def test_natural_key__numbers_inside_names():
+    names = ["q10b", "q2", "q10a", "10", "9", "a", "", "q2a", "q02", "09", "q"]
+    want = ["", "09", "9", "10", "a", "q", "q02", "q2", "q2a", "q10a", "q10b"]
+    assert sorted(names, key=natural_key) == want
+
+
+def test_draft_schema__equal_notes_are_one(tmp_path):
+    header = ",".join(f"q{j}" for j in range(9))
+    rows = "\n".join(",".join(f"{'ab'[(j + n) % 2]}" for j in range(9)) for n in range(6))
+    _, notes = draft(tmp_path, {"a.csv": f"{header}\n{rows}\n".encode()}, WIDE)
+    assert len(notes) == 1
+    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... (9 variables): order of the levels")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_draft_schema__wrong_delimiter(tmp_path, delimiter):
+    text = f"a{delimiter}b\n1{delimiter}2\n"
+    with pytest.raises(
+        SourceError, match=r"is one column, .* when cut at ','; is source.delimiter"
+    ):
+        draft(tmp_path, {"a.csv": text.encode()}, WIDE)
+
+
+def test_draft_schema__one_column_is_legal(tmp_path):
+    schema, _ = draft(tmp_path, {"a.csv": b"a\nx\ny\n"}, WIDE)
+    assert schema.names == ("a",)
+
+
+def test_draft_schema__first_row_looks_like_data(tmp_path):
+    _, notes = draft(tmp_path, {"a.csv": b"vhigh,2,small\nlow,2,big\nvhigh,4,small\n"}, WIDE)
+    assert "the first row of a.csv looks like data: ['vhigh', '2', 'small']" in notes[0]
+    named = WIDE.model_copy(update={"columns": ("vhigh", "b", "small")})
+    _, notes = draft(tmp_path, {"a.csv": b"vhigh,2,small\nlow,2,big\nvhigh,4,small\n"}, named)
+    assert not any("looks like data" in note for note in notes)
+
+
+def test_draft_schema__long_log_taken_for_wide(tmp_path):
+    lines = "".join(f"user{n},item{n},{n % 5}\n" for n in range(60))
+    schema, notes = draft(tmp_path, {"a.csv": f"user,item,stars\n{lines}".encode()}, WIDE)
+    assert schema.names == ("stars",)
+    assert notes[0].startswith("user, item: left out: 60 distinct texts")
+    assert "if a row is one answer, name the columns source.sample" in notes[1]
+
+
+def test_number_columns__as_many_digits_as_needed(tmp_path):
+    (tmp_path / "a.csv").write_text(",".join("0" * 12) + "\n")
+    (source,) = find_sources(str(tmp_path))
+    names = number_columns(source, WIDE)
+    assert (names[0], names[-1], len(names)) == ("c01", "c12", 12)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match="Parquet columns have names"):
+        number_columns(find_sources(str(tmp_path / "b.parquet"))[0], WIDE)

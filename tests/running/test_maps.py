@@ -1,0 +1,125 @@
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmflib.errors import ConfigError
+from pmflib.running.clients import count_threads
+from pmflib.running.maps import BUNDLES, keep_loaded, map_items, run_blocks, start_blocks
+
+
+@pytest.fixture(params=["alone", "threads"])
+def client(request):
+    return None if request.param == "alone" else request.getfixturevalue("thread_client")
+
+
+def give_back(item):
+    return item
+
+
+@pytest.mark.parametrize(
+    ("n_items", "tree"),
+    [
+        (1, 0),
+        (2, [0, 1]),
+        (3, [0, 1, 2]),
+        (4, [[0, 1, 2], [3]]),
+        (7, [[0, 1, 2], [3, 4, 5], [6]]),
+        (10, [[[0, 1, 2], [3, 4, 5], [6, 7, 8]], [[9]]]),
+    ],
+)
+def test_run_blocks__tree_depends_on_the_number_of_items_alone(client, n_items, tree):
+    assert run_blocks(client, give_back, range(n_items), list, fan_in=3) == tree
+
+
+@pytest.mark.parametrize("n_items", [47, 48, 49, 64, 100])
+def test_run_blocks__many_items_in_bundles_are_merged_in_the_same_tree(thread_client, n_items):
+    pending = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3)
+    assert pending.wait() == run_blocks(None, give_back, range(n_items), list, fan_in=3)
+    assert len(pending.leaves) in (n_items, -(-n_items // 3))
+    alone = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3, bundle=False)
+    assert alone.wait() == pending.wait()
+    assert len(alone.leaves) == n_items
+
+
+def test_start_blocks__bundles_leave_no_thread_idle(thread_client):
+    n_items = BUNDLES * count_threads(thread_client) * 3
+    assert (
+        len(start_blocks(thread_client, give_back, range(n_items), list, fan_in=3).leaves)
+        == n_items // 3
+    )
+    few = start_blocks(thread_client, give_back, range(n_items - 1), list, fan_in=3)
+    assert len(few.leaves) == n_items - 1
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_run_blocks__shared_arrays_of_any_size(client, size):
+    shared = np.arange(size)
+    assert (
+        run_blocks(client, lambda item, array: int(array[-1]) + item, [0, 1], sum, shared)
+        == 2 * size - 1
+    )
+
+
+def test_run_blocks__first_items_may_come_last(client):
+    def wait(item):
+        time.sleep(0.1 * (item == 0))
+        return item
+
+    assert run_blocks(client, wait, range(4), list, fan_in=2) == [[0, 1], [2, 3]]
+
+
+def test_run_blocks__shared_values_reach_every_item(client):
+    def scale(item, factor, shift):
+        return item * factor + shift
+
+    assert run_blocks(client, scale, [1, 2, 3], list, 10, 5) == [15, 25, 35]
+
+
+def test_run_blocks__items_may_be_kept_by_the_workers(client):
+    kept = keep_loaded(client, lambda item: [item], [1, 2, 3])
+    function: Callable[..., Any] = sum
+    assert run_blocks(client, function, kept, list) == [1, 2, 3]
+    assert run_blocks(client, function, kept, sum) == 6
+
+
+def test_run_blocks__failing_task_is_tried_again(thread_client, tmp_path):
+    def fail_at_first(item):
+        if not (tmp_path / str(item)).exists():
+            (tmp_path / str(item)).touch()
+            raise OSError("worker lost its disk")
+        return item
+
+    assert run_blocks(thread_client, fail_at_first, [0, 1], list) == [0, 1]
+
+
+def test_run_blocks__error_of_a_task_is_the_callers(client):
+    def fail(item):
+        raise ConfigError(f"item {item}")
+
+    with pytest.raises(ConfigError, match="item 7"):
+        run_blocks(client, fail, [7], list)
+
+
+def test_start_blocks__tells_of_progress(thread_client):
+    pending = start_blocks(thread_client, lambda item: time.sleep(0.7) or item, [0, 1, 2], list)
+    seen = []
+    assert pending.wait(lambda: seen.append(pending.n_done())) == [0, 1, 2]
+    assert seen
+    assert seen[-1] <= pending.n_done() == 3
+
+
+def test_map_items__keeps_the_order_of_the_items(client):
+    done = []
+    results = map_items(
+        client,
+        lambda item, base: time.sleep(0.05 * (item == 0)) or base + item,
+        [0, 1, 2],
+        100,
+        on_result=done.append,
+    )
+    assert results == [100, 101, 102]
+    assert done == [1, 2, 3]
+    assert map_items(client, give_back, []) == []

@@ -1,0 +1,26 @@
+import numpy as np
+
+from pmflib.store.checkpoints import load_arrays, save_arrays
+
+
+def test_save_arrays__replaces_the_file_before(tmp_path):
+    path = tmp_path / "state.npz"
+    assert load_arrays(path) is None
+    save_arrays(path, {"a": np.arange(3), "b": np.array(1 / 3)})
+    save_arrays(path, {"a": np.arange(4)})
+    arrays = load_arrays(path)
+    assert list(arrays) == ["a"]
+    assert arrays["a"].tolist() == [0, 1, 2, 3]
+    assert [each.name for each in tmp_path.iterdir()] == ["state.npz"]
+
+
+def test_save_arrays__makes_the_folder_that_another_run_removed(tmp_path):
+    save_arrays(tmp_path / "work" / "state.npz", {"a": np.zeros(1)})
+    assert load_arrays(tmp_path / "work" / "state.npz")["a"].tolist() == [0]
+
+
+def test_load_arrays__damaged_file_is_no_checkpoint(tmp_path):
+    path = tmp_path / "state.npz"
+    save_arrays(path, {"a": np.arange(100)})
+    path.write_bytes(path.read_bytes()[:-40])
+    assert load_arrays(path) is None

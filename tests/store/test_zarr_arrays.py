@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from pmflib.errors import StoreError
+from pmflib.store.zarr_arrays import check_kind, create_array, open_group, read_arrays, write_arrays
+
+
+@pytest.fixture
+def path(tmp_path):
+    arrays = {
+        "table": (np.arange(6.0).reshape(2, 3), ("row", "column")),
+        "none": (np.empty((0, 3), np.int8), ("row", "column")),
+    }
+    write_arrays(tmp_path / "group", arrays, {"kind": "test", "units": "nats"})
+    return tmp_path / "group"
+
+
+def test_read_arrays__gives_back_what_was_written(path):
+    arrays, attributes = read_arrays(path)
+    assert sorted(arrays) == ["none", "table"]
+    assert arrays["table"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert arrays["none"].shape == (0, 3)
+    assert arrays["none"].dtype == np.int8
+    assert attributes == {"kind": "test", "units": "nats"}
+    assert list(read_arrays(path, ["table"])[0]) == ["table"]
+
+
+def test_write_arrays__any_reader_finds_the_names_of_dimensions(path):
+    assert open_group(path)["table"].metadata.dimension_names == ("row", "column")  # type: ignore[union-attr]
+    assert open_group(path)["table"].metadata.zarr_format == 3
+
+
+def test_write_arrays__equal_content_is_equal_bytes(path, tmp_path):
+    from pmflib.store.artefacts import digest_tree
+
+    arrays, attributes = read_arrays(path)
+    again = {name: (values, ("row", "column")) for name, values in reversed(arrays.items())}
+    write_arrays(tmp_path / "again", again, attributes)
+    assert digest_tree(tmp_path / "again") == digest_tree(path)
+
+
+def test_create_array__is_cut_along_its_first_dimension(path):
+    group = open_group(path, mode="a")
+    small = create_array(group, "small", (10, 3), np.int64, ("row", "column"), chunk_rows=4)
+    assert small.chunks == (4, 3)
+    large = create_array(group, "large", (10**6, 1000), np.int8, ("row", "column"))
+    assert large.chunks == (4194, 1000)
+    huge = create_array(group, "huge", (2, 10**7), np.int8, ("row", "column"))
+    assert huge.chunks == (1, 10**7)
+
+
+def test_read_arrays__refuses_what_is_missing_or_damaged(path, tmp_path):
+    with pytest.raises(
+        StoreError, match=r"no Zarr group at '.*nowhere'; run the stage that writes it"
+    ):
+        read_arrays(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"arrays of 'group' cannot be read .*absent"):
+        read_arrays(path, ["absent"])
+    (path / "table" / "c" / "0" / "0").write_bytes(b"garbage")
+    with pytest.raises(
+        StoreError, match=r"arrays of 'group' cannot be read .*; rebuild the artefact"
+    ):
+        read_arrays(path)
+
+
+def test_check_kind__tells_what_the_group_holds(path):
+    check_kind(path, "test")
+    with pytest.raises(StoreError, match="holds 'test', not 'model'"):
+        check_kind(path, "model")

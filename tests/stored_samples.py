@@ -1,0 +1,16 @@
+"""Partitions of samples on disk, for the tests of what reads them."""
+
+import numpy as np
+
+from pmflib.blocks import DenseBlock
+from pmflib.store.sample_blocks import SampleWriter, list_blocks
+
+
+def write_partition(folder, codes, schema, *, sparse=False, block_rows=7, n_folds=3):
+    """Write samples as published partitions are, in a folder named by a digest; return the blocks."""
+    path = folder / "0123456789abcdef01234567" / "samples"
+    writer = SampleWriter(path, schema, sparse=sparse, block_rows=block_rows)
+    rows = np.arange(len(codes))
+    writer.append(DenseBlock(codes), rows % n_folds, rows)
+    writer.close()
+    return list_blocks(path)
