@@ -18,7 +18,6 @@ slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
-gates: export OMP_NUM_THREADS := 1
 gates: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.counting.pairs --short || $(BIN)/python -m benchmarks.counting.pairs --short
 	$(BIN)/python -m benchmarks.em.passes --short || $(BIN)/python -m benchmarks.em.passes --short

@@ -2,7 +2,8 @@
 
 import hypothesis.strategies as st
 import numpy as np
-from reference import make_model, offsets_of
+
+from tests.reference import make_model, offsets_of
 
 
 def every_pair(n_variables):

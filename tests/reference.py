@@ -7,6 +7,8 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 
+from pmflib.arrays import FloatArray
+
 
 def offsets_of(cardinalities):
     return np.concatenate([[0], np.cumsum(cardinalities)]).astype(np.int64)
@@ -72,7 +74,7 @@ def e_step(codes, offsets, prior, factors):
     return level_mass, state_mass, log_likelihood
 
 
-def make_model(rng, cardinalities, rank):
+def make_model(rng, cardinalities, rank) -> tuple[FloatArray, FloatArray]:
     """Random prior and factors, no probability near zero."""
     blocks = [rng.dirichlet(np.full(size, 2.0), rank).T for size in cardinalities]
     return rng.dirichlet(np.full(rank, 2.0)), np.vstack(blocks)

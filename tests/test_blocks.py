@@ -1,9 +1,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import offsets_of, tables_of_codes
 
 from pmflib.blocks import DenseBlock, SparseBlock, concatenate_blocks
+from tests.reference import offsets_of, tables_of_codes
 
 
 @given(tables_of_codes())

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -174,13 +173,13 @@ def test_names_of_the_notation_exist(name):
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:cut]))
+            found: object = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         break
     for part in parts[cut:]:
         # a field without a default is no attribute of its class
-        if is_dataclass(found) and part in {field.name for field in fields(found)}:
+        if isinstance(found, type) and part in getattr(found, "__dataclass_fields__", ()):
             return
         found = getattr(found, part)
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import offsets_of
 
 from pmflib.level_blocks import (
     FLOOR,
@@ -14,6 +13,7 @@ from pmflib.level_blocks import (
     sum_blocks,
     sum_pairs,
 )
+from tests.reference import offsets_of
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(0, 2**32 - 1))

@@ -51,7 +51,7 @@ def toy(monkeypatch):
         return SolverResult(np.full(rank, 1 / rank), factors, (0.5,), 3, converged=False)
 
     module = ModuleType("toy_solver")
-    module.run_toy = run_toy
+    vars(module)["run_toy"] = run_toy
     monkeypatch.setitem(sys.modules, "toy_solver", module)
     entry = Method("toy", "solver", "toy_solver:run_toy", "uniform PMFs", "nothing but a schema")
     monkeypatch.setitem(PAIR_METHODS, "toy", entry)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pmflib.arrays import IntArray
-from pmflib.blocks import DenseBlock
+from pmflib.blocks import Block, DenseBlock
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.adding import add_block, add_blocks
 from pmflib.counting.kernel_choice import (
@@ -98,7 +98,7 @@ def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes:
     monkeypatch.setattr("pmflib.counting.adding.JOINED_BYTES", joined_bytes)
     full, offsets = make_block(4000, 60, 1.0)
     thin, _ = make_block(6000, 60, 0.05)
-    blocks = [
+    blocks: list[Block] = [
         full,
         thin,
         thin.to_sparse(offsets),

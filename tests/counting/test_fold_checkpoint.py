@@ -20,7 +20,8 @@ def test_save_table__few_cells_take_little_room(tmp_path):
     save_table(tmp_path / "fold.npz", table, 5)
     assert (tmp_path / "fold.npz").stat().st_size < 10_000
     loaded, n_rows = load_table(tmp_path / "fold.npz")
-    assert (loaded.dtype, n_rows) == (np.int64, 5)
+    assert loaded.dtype == np.int64
+    assert n_rows == 5
     np.testing.assert_array_equal(loaded, table)
 
 

@@ -1,12 +1,12 @@
 from dataclasses import replace
 
 import numpy as np
-from reference import make_codes
 
 import pmflib as pmf
 from pmflib.counting.groups import load_groups, narrow_counts
 from pmflib.fitting import auto_method
 from pmflib.fitting.auto_method import group_folds
+from tests.reference import make_codes
 
 
 def test_load_groups__training_folds_are_dealt_and_held_out_ones_left_out(tmp_path):

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from reference import tables_of_codes
 
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.errors import SchemaError
+from tests.reference import tables_of_codes
 
 
 @given(tables_of_codes())

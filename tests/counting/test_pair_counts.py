@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 from pmflib.blocks import DenseBlock
+from pmflib.counting.adding import add_block
 from pmflib.counting.pair_counts import (
     PairCounts,
-    add_block,
     count_pairs,
     load_singles,
 )
 from pmflib.errors import SchemaError, StoreError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
+from tests.reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
-from reference import make_codes, offsets_of, pair_table
-from stored_samples import write_partition
 
 from pmflib.blocks import DenseBlock
 from pmflib.counting import stored_pairs
 from pmflib.counting.pair_counts import CountsWriter, PairCounts
 from pmflib.counting.stored_pairs import count_group, count_stored_pairs, merge_tables
 from pmflib.schema import Schema
+from tests.reference import make_codes, offsets_of, pair_table
+from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -54,7 +54,8 @@ def test_count_stored_pairs__every_fold_equals_a_loop_over_its_rows(
 def test_count_stored_pairs__goes_on_after_the_last_fold_that_was_counted(
     tmp_path, blocks, monkeypatch
 ):
-    original_save, original_start = stored_pairs.save_table, stored_pairs.start_blocks
+    original_save = stored_pairs.save_table  # type: ignore[attr-defined]
+    original_start = stored_pairs.start_blocks  # type: ignore[attr-defined]
     started = []
 
     def save_three(path, table, n_rows):
@@ -84,7 +85,7 @@ def test_count_stored_pairs__a_damaged_checkpoint_is_counted_again(tmp_path, blo
 def test_count_stored_pairs__few_folds_are_under_way_at_a_time(
     tmp_path, blocks, thread_client, monkeypatch
 ):
-    original = stored_pairs.start_blocks
+    original = stored_pairs.start_blocks  # type: ignore[attr-defined]
     under_way, most = 0, 0
 
     def start(*arguments, **options):

@@ -3,11 +3,11 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given
-from reference import make_codes, tables_of_codes
 
 import pmflib as pmf
 from pmflib.counting.triple_counts import TripleCounts, TripleMarginals, count_triples
 from pmflib.errors import MemoryPlanError, SchemaError
+from tests.reference import make_codes, tables_of_codes
 
 
 def triple_table(codes, offsets):

@@ -50,7 +50,7 @@ def test_count_worker_pairs__is_the_loop():
                 if row[m] >= 0 and row[k] >= 0:
                     table[m, k, row[m], row[k]] += 1
     first, second = np.nonzero(table.sum(axis=(2, 3)))
-    assert (M - 2, M - 1) not in set(zip(first, second, strict=True))
+    assert (M - 2, M - 1) not in set(zip(first.tolist(), second.tolist(), strict=True))
     np.testing.assert_array_equal(counts.first, first)
     np.testing.assert_array_equal(counts.second, second)
     np.testing.assert_array_equal(counts.counts, table[first, second])

@@ -23,13 +23,13 @@ def read_real_log(name, busiest=None):
     if name == "jn-product":
         return read_product_log(folder)
     task, worker, label = np.loadtxt(folder / f"{name}.txt", dtype=int).T
-    truth = dict(np.loadtxt(folder / f"{name}_truth.txt", dtype=int))
+    known = dict(np.loadtxt(folder / f"{name}_truth.txt", dtype=int))
     if busiest is not None:
         kept = np.argsort(-np.bincount(worker), kind="stable")[:busiest]
         there = np.isin(worker, kept)
         task, worker, label = task[there], worker[there], label[there]
     return {"task": task, "worker": worker, "label": label}, np.array(
-        [truth[one] for one in np.unique(task)]
+        [known[one] for one in np.unique(task)]
     )
 
 

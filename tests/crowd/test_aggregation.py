@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from crowd.label_logs import draw_log, read_real_log
 
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from tests.crowd.label_logs import draw_log, read_real_log
 
 
 def count_wrong(found, truth):

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from crowd.label_logs import draw_log, read_real_log
 
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
@@ -8,6 +7,7 @@ from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.synthetic.label_logs import draw_published_crowd
+from tests.crowd.label_logs import draw_log, read_real_log
 
 METHODS = ["robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"]
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas
 import pytest
-from crowd.label_logs import draw_log
 
 from pmflib.crowd import CrowdAggregator, DawidSkene, MajorityVote, OneCoinDawidSkene, aggregate
 from pmflib.errors import PmfError
+from tests.crowd.label_logs import draw_log
 
 CLASSES = {
     CrowdAggregator: "auto",

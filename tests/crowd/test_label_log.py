@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -5,7 +7,11 @@ import pytest
 from pmflib.crowd import read_labels
 from pmflib.errors import PmfError, SchemaError
 
-TABLE = {"task": ["b", "a", "b", "a"], "worker": [2, 1, 1, 1], "label": ["y", "x", "x", "y"]}
+TABLE: dict[str, list[Any]] = {
+    "task": ["b", "a", "b", "a"],
+    "worker": [2, 1, 1, 1],
+    "label": ["y", "x", "x", "y"],
+}
 
 
 def test_read_labels__codes_are_in_sorted_order():
@@ -97,9 +103,9 @@ def test_read_labels__refuses_what_is_no_table_of_labels():
     with pytest.raises(SchemaError, match="all different"):
         read_labels(TABLE, classes=["x", "x"])
     with pytest.raises(PmfError, match="on_repeated is 'all'"):
-        read_labels(TABLE, on_repeated="all")
+        read_labels(TABLE, on_repeated="all")  # type: ignore[arg-type]
     with pytest.raises(PmfError, match="on_unknown is 'all'"):
-        read_labels(TABLE, on_unknown="all")
+        read_labels(TABLE, on_unknown="all")  # type: ignore[arg-type]
 
 
 def test_read_labels__no_rows_with_classes_are_no_tasks():

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -58,14 +60,14 @@ def test_find_likeliest_start__a_start_that_climbs_late_is_found(seed):
         name: CrowdModel.from_probabilities(one.prior, one.confusion)
         for name, one in (("truth", crowd), ("pairs", alone))
     }
-    limits = {"max_passes": 1000, "tol": 1e-6}
+    limits: dict[str, Any] = {"max_passes": 1000, "tol": 1e-6}
     highest = climb(log, ends["truth"])
     found = [
         find_likeliest_start(evaluate, ends["pairs"], np.random.default_rng(draw), **limits)
         for draw in range(12)
     ]
-    found = np.array([climb(log, start) for start in found])
-    assert (found > highest - 1).sum() >= 9
+    reached = np.array([climb(log, start) for start in found])
+    assert (reached > highest - 1).sum() >= 9
 
 
 def climb(log, start):

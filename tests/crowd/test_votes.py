@@ -117,7 +117,7 @@ def test_score_tasks__hopeless_labels_are_left_to_the_log_domain():
 
 def test_score_tasks__posterior_of_votes_is_their_share():
     posterior = score_tasks(add_votes(BLOCK, 2), LogWeights.from_votes(3, 2))
-    np.testing.assert_allclose(posterior, [[2 / 3, 1 / 3], [0.5, 0.5], [0, 1]], atol=1e-12)
+    np.testing.assert_allclose(posterior, [[2 / 3, 1 / 3], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)
 
 
 def test_weigh_votes__is_a_power_of_the_share():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import make_model, tables_of_codes
 
 import pmflib as pmf
 from pmflib.counting.marginals import Marginals
@@ -13,6 +12,7 @@ from pmflib.diagnosis.diagnostics import count_moments
 from pmflib.errors import SchemaError
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.planted_models import published_factors
+from tests.reference import make_model, tables_of_codes
 
 
 def draw(n_rows, *, observed=1.0, seed=0, n_variables=6, rank=4):

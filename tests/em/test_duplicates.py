@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 import pmflib.em.duplicates as duplicates
 from pmflib.blocks import DenseBlock, SparseBlock
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.statistics import em_statistics, take_logs
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -39,6 +39,7 @@ def test_merge_duplicates__weights_add_up(codes):
     weights = np.random.default_rng(1).uniform(0.5, 2.0, 5000)
     merged = merge_duplicates(DenseBlock(codes, weights))
     first = codes[0]
+    assert merged.weights is not None
     assert merged.weights[0] == pytest.approx(weights[(codes == first).all(axis=1)].sum())
     assert merged.n_samples == pytest.approx(weights.sum())
 
@@ -78,7 +79,7 @@ def test_merge_duplicates__a_collision_of_hashes_merges_nothing(codes, monkeypat
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_take__weights_go_along(codes, sparse):
-    block = DenseBlock(codes, np.arange(5000.0))
-    block = block.to_sparse(OFFSETS) if sparse else block
+    dense = DenseBlock(codes, np.arange(5000.0))
+    block = dense.to_sparse(OFFSETS) if sparse else dense
     assert block.take(np.array([7, 3])).weights.tolist() == [7.0, 3.0]
     assert block.nbytes > block.weights.nbytes

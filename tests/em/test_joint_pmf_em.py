@@ -1,8 +1,9 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.checkpoint import load_state, save_state
@@ -16,6 +17,7 @@ from pmflib.em.statistics import (
 from pmflib.errors import PmfError
 from pmflib.level_blocks import FLOOR
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -267,7 +269,7 @@ def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
     tmp_path, killed_after, validated
 ):
     codes = make_codes(np.random.default_rng(7), 120, CARDINALITIES)
-    options = {
+    options: dict[str, Any] = {
         "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
         "judge": judge_on(codes[:20]) if validated else None,

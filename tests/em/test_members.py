@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.in_memory import SamplesInMemory
@@ -14,6 +13,7 @@ from pmflib.em.statistics import em_statistics, score_average, score_difference,
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -143,7 +143,7 @@ def test_score_difference__mean_and_standard_error_of_paired_samples(target):
 
 def log_probs(model, codes, target):
     """Log-likelihood of each row, or of its target given the rest."""
-    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    joint = JointPMF(model[0], model[1], Schema.from_cardinalities(CARDINALITIES))
     found = joint.log_prob(codes)
     if target is not None:
         rest = codes.copy()
@@ -154,7 +154,7 @@ def log_probs(model, codes, target):
 
 def test_samples__target_is_scored_given_the_others():
     model = make_models(1)[0]
-    joint = JointPMF(*model, Schema.from_cardinalities(CARDINALITIES))
+    joint = JointPMF(model[0], model[1], Schema.from_cardinalities(CARDINALITIES))
     chances = joint.predict_proba(CODES, 2)
     known = CODES[:, 2] >= 0
     expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 import pmflib.em.row_tables as row_tables
 from pmflib.blocks import DenseBlock
@@ -15,6 +14,7 @@ from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.kernels import em_choice
 from pmflib.kernels.llvm import fallback
 from pmflib.level_blocks import FLOOR
+from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 
 def log_domain(codes, offsets, prior, factors):
@@ -143,10 +143,8 @@ def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     expected = em_statistics(block, offsets, *logs)
     forget_choices()
     monkeypatch.setattr(fallback, "_told", set())
-    monkeypatch.setattr(em_choice, "make_row_kernels", plain_only(em_choice.make_row_kernels, fail))
-    monkeypatch.setattr(
-        em_choice, "make_dense_combined", plain_only(em_choice.make_dense_combined, fail)
-    )
+    for name in ("make_row_kernels", "make_dense_combined"):
+        monkeypatch.setattr(em_choice, name, plain_only(getattr(em_choice, name), fail))
     with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as told:
         found = em_statistics(block, offsets, *logs)
     assert len(told) == 1
@@ -192,12 +190,12 @@ def test_add_block__zeros_where_states_contradict_each_other(force, group):
     # each state rules the row out somewhere: the one that does so least often is left
     factors = np.zeros((12, 3))
     factors[0::2] = [
-        [0, 0.5, 0.5],
-        [0, 0.5, 0],
-        [0.5, 0, 0.5],
-        [0, 0.25, 0.5],
-        [0, 0, 0.5],
-        [0, 0, 0],
+        [0.0, 0.5, 0.5],
+        [0.0, 0.5, 0.0],
+        [0.5, 0.0, 0.5],
+        [0.0, 0.25, 0.5],
+        [0.0, 0.0, 0.5],
+        [0.0, 0.0, 0.0],
     ]
     factors[1::2] = 1 - factors[0::2]
     codes = np.zeros((3, 6), np.int8)

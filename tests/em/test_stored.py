@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from reference import e_step, make_codes, make_model, offsets_of
-from stored_samples import write_partition
 
 from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
@@ -17,6 +15,8 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
 from pmflib.store.sample_blocks import iterate_blocks
+from tests.reference import e_step, make_codes, make_model, offsets_of
+from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -57,8 +57,8 @@ def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
         assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-13)
         assert found.n_rows == expected.n_rows == 50
     assert stored.score(MODELS) == pytest.approx(loaded.score(MODELS), rel=1e-13)
-    expected = loaded.compare(*MODELS[:2])
-    assert stored.compare(*MODELS[:2]) == pytest.approx(expected, rel=1e-12)
+    difference = loaded.compare(*MODELS[:2])
+    assert stored.compare(*MODELS[:2]) == pytest.approx(difference, rel=1e-12)
     aimed = SamplesInMemory(codes, OFFSETS, 2, 1).score(MODELS)
     assert stored.with_target(1).score(MODELS) == pytest.approx(aimed, rel=1e-12)
 

@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from fault_runs import run_stages, write_config, write_log, write_wide
 
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import start_workers
+from tests.faults.fault_runs import run_stages, write_config, write_log, write_wide
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fault_runs import check_store, list_kinds, run_stages, write_config
 
 from pmflib.config import ClusterConfig, load_config
 from pmflib.errors import StoreError
@@ -13,6 +12,7 @@ from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.ingest import ingest
+from tests.faults.fault_runs import check_store, list_kinds, run_stages, write_config
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fault_runs import (
+
+from pmflib.config import ClusterConfig
+from pmflib.running.clients import start_workers
+from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
     check_artefacts,
@@ -19,16 +22,12 @@ from fault_runs import (
     write_config,
 )
 
-from pmflib.config import ClusterConfig
-from pmflib.running.clients import start_workers
-
 pytestmark = pytest.mark.slow
 
 STAGES_HERE = """
 import sys
-sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from fault_runs import run_stages
+from tests.faults.fault_runs import run_stages
 from pmflib.config import ClusterConfig
 from pmflib.errors import StoreError
 from pmflib.running.clients import start_workers
@@ -65,7 +64,7 @@ def test_stages__writing_refused(
     largest_file: int, unmade: str, small_log: Path, tmp_path: Path
 ) -> None:
     path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
-    command = [sys.executable, "-c", STAGES_HERE, str(path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", STAGES_HERE, str(path)]
     said = run_limited(command, largest_file)
     assert said.startswith(f"store '{store}' cannot be written ([Errno 27]")
     assert "make room" in said

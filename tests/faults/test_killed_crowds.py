@@ -10,8 +10,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
-from fault_runs import (
+
+from pmflib.crowd.pipeline.checkpoint import load_fit
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from tests.crowd.label_logs import draw_log
+from tests.faults.fault_runs import (
     WAIT_SECONDS,
     check_store,
     finish,
@@ -22,9 +25,6 @@ from fault_runs import (
     wait_until,
     watching,
 )
-
-from pmflib.crowd.pipeline.checkpoint import load_fit
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 pytestmark = pytest.mark.slow
 

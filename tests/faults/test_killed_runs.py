@@ -9,7 +9,8 @@ from typing import Any
 
 import psutil
 import pytest
-from fault_runs import (
+
+from tests.faults.fault_runs import (
     MAX_PASSES,
     WAIT_SECONDS,
     check_store,

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fault_runs import (
+
+from pmflib.config import ClusterConfig
+from pmflib.running.clients import open_client, start_workers
+from tasks.progress import Progress, listen
+from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,
     count_passes,
@@ -24,10 +28,6 @@ from fault_runs import (
     wait_until,
     write_config,
 )
-
-from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client, start_workers
-from tasks.progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 from pmflib.config import ClusterConfig
 from pmflib.running import grouping
 from pmflib.running.clients import open_client, start_workers
+from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 pytestmark = pytest.mark.slow
 

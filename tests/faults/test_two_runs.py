@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fault_runs import (
+
+from pmflib.config import ClusterConfig
+from pmflib.running.clients import start_workers
+from pmflib.store.artefacts import Store
+from tasks.progress import Progress, listen
+from tests.faults.fault_runs import (
     check_artefacts,
     check_store,
     finish,
@@ -16,11 +21,6 @@ from fault_runs import (
     running_pmf,
     write_config,
 )
-
-from pmflib.config import ClusterConfig
-from pmflib.running.clients import start_workers
-from pmflib.store.artefacts import Store
-from tasks.progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from reference import make_model
 
 import pmflib as pmf
+from tests.reference import make_model
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from reference import tables_of_codes
 
 import pmflib as pmf
+from pmflib.arrays import FloatArray
 from pmflib.fitting import auto_method
 from pmflib.fitting.auto_method import SETTINGS, group_folds
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
 from pmflib.selection.pseudo_count_grids import FIT_PAIRS
 from pmflib.synthetic.planted_models import published_factors
+from tests.reference import tables_of_codes
 
 
-def draw_counts(n_rows, observed, n_folds=8, seed=0):
+def draw_counts(
+    n_rows, observed, n_folds=8, seed=0
+) -> tuple[pmf.PairCounts, tuple[FloatArray, FloatArray]]:
     rng = np.random.default_rng(seed)
     prior, factors = published_factors(5, 10, 5, rng, 0.1)
     offsets = np.arange(6) * 10
@@ -51,7 +54,7 @@ def test_run_auto__says_what_was_compared_and_repeats_itself():
 def test_run_auto__few_samples_want_pseudo_counts():
     counts, _ = draw_counts(300, 0.5)
     (compared,) = pmf.fit(counts, 5, rng=0).comparisons
-    assert compared.chosen.settings["pseudo_count"] > 0
+    assert float(compared.chosen.settings["pseudo_count"]) > 0
 
 
 def test_run_auto__one_fold_leaves_nothing_to_judge_on():

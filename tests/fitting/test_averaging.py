@@ -1,7 +1,7 @@
 import numpy as np
-from reference import make_model
 
 from pmflib.fitting.averaging import average_parameters
+from tests.reference import make_model
 
 
 def test_average_parameters__states_in_another_order_are_the_same_model():

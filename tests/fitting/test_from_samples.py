@@ -1,13 +1,14 @@
 import re
+from typing import Any
 
 import numpy as np
 import pytest
-from reference import make_codes
 
 import pmflib as pmf
 from pmflib.em.members import split_members
 from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]
 
@@ -130,7 +131,7 @@ def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
         {"combination": "mean"},
     ]
     assert result.held_out == (max(each.score for each in compared.points),)
-    assert result.model.origin[compared.chosen.settings["combination"]] == 8
+    assert result.model.origin[str(compared.chosen.settings["combination"])] == 8
     assert result.model.rank == 3
     again = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
     assert np.array_equal(result.model.factors, again.model.factors)
@@ -141,7 +142,7 @@ def test_fit_em__method_names_what_ran(codes):
     counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
     pairs = pmf.fit(counts, 3).method
     assert re.fullmatch(r"(symnmf|spa|random)\+opt", pairs)
-    options = {"rank": 3, "pseudo_count": 1.0, "max_passes": 2}
+    options: dict[str, Any] = {"rank": 3, "pseudo_count": 1.0, "max_passes": 2}
     several = pmf.fit_em(codes[:300], **options)
     assert re.fullmatch(r"(symnmf|spa|random)\+opt/random\+em", several.method)
     assert several.model.origin["method"] == several.method
@@ -153,7 +154,8 @@ def test_fit_em__method_names_what_ran(codes):
 @pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
 def test_fit_em__all_samples_are_fitted_in_the_end(codes):
     """What is held out to choose is not lost: the result is the fit of all samples under what was chosen."""
-    few, options = codes[:400], {"rank": 2, "start": "random", "rng": 5}
+    few = codes[:400]
+    options: dict[str, Any] = {"rank": 2, "start": "random", "rng": 5}
     chosen = pmf.fit_em(few, **options)
     assert len(chosen.held_out) > 1
     passes, pseudo_count = chosen.best_pass, chosen.model.origin["pseudo_count"]

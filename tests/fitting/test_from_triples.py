@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from reference import make_codes
 
 import pmflib as pmf
 from pmflib.counting.triple_counts import TripleCounts, count_triples
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.from_triples import fit_triples
 from pmflib.model.metrics import factor_mse
+from tests.reference import make_codes
 
 
 @pytest.mark.parametrize("loss", ["kl", "squares"])

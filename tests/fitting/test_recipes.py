@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import make_model
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
@@ -16,6 +15,7 @@ from pmflib.fitting.recipes import (
 )
 from pmflib.fitting.starts import Starts
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from tests.reference import make_model
 
 CARDINALITIES = [3, 2, 4, 3]
 SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
@@ -41,7 +41,7 @@ def prepare(train, held_out=None, rank=3, **options):
 def test_climb__finds_the_top_of_one_hill(best):
     top = FIT_SAMPLES.index(best)
     scores = _climb(FIT_SAMPLES, lambda each: -abs(FIT_SAMPLES.index(each) - top))
-    assert max(scores, key=scores.get) == best
+    assert max(scores, key=scores.__getitem__) == best
     assert len(scores) <= len(FIT_SAMPLES)
 
 

@@ -1,8 +1,8 @@
 import numpy as np
-from reference import make_codes
 
 import pmflib as pmf
 from pmflib.fitting.rounds import deal_rounds
+from tests.reference import make_codes
 
 
 def test_deal_rounds__each_fold_is_held_out_once_and_never_fitted_then():

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from reference import offsets_of
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
 from pmflib.fitting.starts import StoredCounts, open_for_em
+from tests.reference import offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)

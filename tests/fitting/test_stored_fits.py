@@ -1,6 +1,7 @@
+from typing import Any
+
 import numpy as np
 import pytest
-from stored_samples import write_partition
 
 import pmflib as pmf
 from pmflib.errors import PmfError
@@ -8,6 +9,7 @@ from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
 from pmflib.running import grouping
 from pmflib.store.sample_blocks import iterate_blocks
+from tests.stored_samples import write_partition
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def same_fit(one, other):
 
 def test_fit_em__stored_samples_give_the_model_of_samples_in_memory(split, truth):
     (training, held_out), (codes, others) = split
-    options = {"pseudo_count": 0.5, "max_passes": 40, "patience": 3}
+    options: dict[str, Any] = {"pseudo_count": 0.5, "max_passes": 40, "patience": 3}
     stored = pmf.fit_em(training, truth, validation=held_out, **options)
     loaded = pmf.fit_em(codes, truth, validation=others, **options)
     mixed = pmf.fit_em(training, truth, validation=others, **options)
@@ -65,7 +67,13 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
     counts = training.count_pairs()
     start = pmf.fit(counts, 2)
     counts.save(tmp_path / "pairs")
-    options = {"rank": 2, "validation": held_out, "max_passes": 60, "rng": 5, "pseudo_count": 0.5}
+    options: dict[str, Any] = {
+        "rank": 2,
+        "validation": held_out,
+        "max_passes": 60,
+        "rng": 5,
+        "pseudo_count": 0.5,
+    }
     given = pmf.fit_em(
         training,
         start_model=start.model,
@@ -80,9 +88,9 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
 def test_fit_em__no_stored_samples_to_judge_by_choose_nothing(split, truth):
     training = split[0][0]
     nothing = pmf.StoredSamples([], truth.schema)
-    options = {"rank": 2, "start": "random", "max_passes": 2000}
+    options: dict[str, Any] = {"rank": 2, "start": "random", "max_passes": 2000}
     result = pmf.fit_em(training, validation=nothing, **options)
-    assert result.held_out == result.notes == ()
+    assert (result.held_out, result.notes) == ((), ())
     assert result.model.origin["pseudo_count"] == 1.0
     assert same_fit(result, pmf.fit_em(training, **options))
 
@@ -97,7 +105,13 @@ def test_fit_em__continues_from_its_checkpoint(split, stored, tmp_path):
             raise Stop
 
     training, held_out = split[0] if stored else split[1]
-    options = {"rank": 2, "members": 2, "validation": held_out, "tol": 0.0, "max_passes": 8}
+    options: dict[str, Any] = {
+        "rank": 2,
+        "members": 2,
+        "validation": held_out,
+        "tol": 0.0,
+        "max_passes": 8,
+    }
     options["pseudo_count"] = 0.5
     whole = pmf.fit_em(training, **options)
     with pytest.raises(Stop):
@@ -124,7 +138,11 @@ def test_fit_em__refuses_starts_of_samples_in_memory(codes, truth, name):
 def test_distil__one_model_near_the_average(split, stored):
     (training, held_out), (_, others) = split
     average = pmf.fit_em(training, rank=3, members=3, validation=held_out, pseudo_count=0.5)
-    options = {"validation": held_out if stored else others, "n_samples": 3000, "pseudo_count": 0.5}
+    options: dict[str, Any] = {
+        "validation": held_out if stored else others,
+        "n_samples": 3000,
+        "pseudo_count": 0.5,
+    }
     result = pmf.distil(average.model, 3, target="v1", **options)
     assert result.model.rank == 3
     assert "final" not in result.model.origin
@@ -137,7 +155,7 @@ def test_distil__one_model_near_the_average(split, stored):
 
 
 def test_distil__same_seed_same_model(truth, codes):
-    options = {"validation": codes[:200], "n_samples": 1000}
+    options: dict[str, Any] = {"validation": codes[:200], "n_samples": 1000}
     one, same, other = (pmf.distil(truth, 2, seed=seed, **options) for seed in (1, 1, 2))
     assert isinstance(one.model, JointPMF)
     assert same_fit(one, same)

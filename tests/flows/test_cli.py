@@ -40,7 +40,7 @@ def call(monkeypatch, tmp_path, capsys):
         try:
             cli.main()
         except SystemExit as end:
-            code = end.code or 0
+            code = int(end.code or 0)
         out, err = capsys.readouterr()
         return code, out, err
 

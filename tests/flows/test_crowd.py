@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
 
 from pmflib.crowd import aggregate
+from tests.crowd.label_logs import draw_log
 
 ROOT = Path(__file__).parents[2]
 

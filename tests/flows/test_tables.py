@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 from rich.console import Console
 
@@ -7,7 +8,7 @@ from pmflib.selection.comparison import compare
 
 
 def test_make_facts_tables__what_was_not_used_is_named():
-    rows = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
+    rows: dict[str, Any] = {"samples": 5, "rows_in": 9, "rows_encoded": 7, "rows_quarantined": 2}
     rows |= {"reasons": {"ragged": 2}, "cells_made_missing": {f"v{j}": 1 for j in range(99)}}
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     file = io.StringIO()
@@ -24,7 +25,12 @@ def test_make_facts_tables__what_was_not_used_is_named():
 def test_make_facts_tables__why_the_rank_was_chosen():
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     model["notes"] = ["pseudo-count 0.3: [best]"]
-    facts = {"rows": {}, "model": model, "scores": {}, "rank": {"reasons": ["by pairs: [2]"]}}
+    facts: dict[str, Any] = {
+        "rows": {},
+        "model": model,
+        "scores": {},
+        "rank": {"reasons": ["by pairs: [2]"]},
+    }
     ranks = compare("pair", [{"rank": 2}, {"rank": 3}], [-1.5, -1.75])
     starts = compare("sample", [{"start": "auto"}, {"start": "[random]"}], [-9.0, -8.5])
     facts["rank"]["comparisons"] = [ranks.to_json()]

@@ -27,6 +27,6 @@ def draw_codes(
     columns = [
         rng.integers(0, rng.integers(1, size, n_rows, endpoint=True)) for size in cardinalities
     ]
-    codes = np.stack(columns, axis=1).astype(dtype)
+    codes: IntArray = np.stack(columns, axis=1).astype(dtype)
     codes[rng.random(codes.shape) >= share] = -1
     return codes, np.concatenate([[0], np.cumsum(cardinalities)]).astype(np.int64)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from slow_pairs import count_slowly, draw_codes
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
@@ -15,6 +14,7 @@ from pmflib.kernels.held import find_held
 from pmflib.kernels.pair_scatter import add_dense, add_sparse
 from pmflib.kernels.planes import add_planes
 from pmflib.kernels.tiles import add_tiles
+from tests.kernels.slow_pairs import count_slowly, draw_codes
 
 Count = Callable[[IntArray, IntArray, IntArray], None]
 
@@ -153,4 +153,5 @@ def test_find_held__equals_conversion(share: float, n_variables: int) -> None:
     expected = DenseBlock(codes).to_sparse(offsets)
     np.testing.assert_array_equal(indptr, expected.indptr)
     np.testing.assert_array_equal(indices, expected.indices)
-    assert (indptr.dtype, indices.dtype) == (np.int64, np.int32)
+    assert indptr.dtype == np.int64
+    assert indices.dtype == np.int32

@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from reference import conditional_pmf, joint_tensor, make_codes, make_model
 
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import (
@@ -13,6 +12,7 @@ from pmflib.model.evaluation import (
     split_folds,
 )
 from pmflib.schema import Schema, Variable
+from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
 
 SCHEMA = Schema(
     (

@@ -5,7 +5,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import (
+
+from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
+from pmflib.model import JointPMF
+from pmflib.model import joint_pmf as model_module
+from pmflib.schema import Schema, Variable
+from tests.reference import (
     conditional_pmf,
     joint_tensor,
     make_codes,
@@ -13,11 +18,6 @@ from reference import (
     restrict,
     row_probability,
 )
-
-from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
-from pmflib.model import JointPMF
-from pmflib.model import joint_pmf as model_module
-from pmflib.schema import Schema, Variable
 
 CARDINALITIES = [2, 3, 2]
 SCHEMA = Schema(

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pmflib.arrays import FloatArray
 from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
 from pmflib.model import metrics
 
@@ -12,7 +13,7 @@ CARDINALITIES = (3, 2, 4)
 OFFSETS = np.array([0, 3, 5, 9])
 
 
-def make_model(seed, rank=3):
+def make_model(seed, rank=3) -> tuple[FloatArray, FloatArray]:
     rng = np.random.default_rng(seed)
     blocks = [rng.dirichlet(np.ones(size), rank).T for size in CARDINALITIES]
     return rng.dirichlet(np.ones(rank)), np.vstack(blocks)

@@ -74,7 +74,7 @@ def test_sample_codes__never_draws_a_level_of_probability_zero():
 
     # Ten times 0.1 sums to less than 1 in floating point.
     factors = np.concatenate([np.full(10, 0.1), [0.0]])[:, None]
-    codes = sample_codes(np.ones(1), factors, np.array([0, 11]), 3, Highest())
+    codes = sample_codes(np.ones(1), factors, np.array([0, 11]), 3, Highest())  # type: ignore[arg-type]
     np.testing.assert_array_equal(codes, 9)
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model
 
 from pmflib.model import JointPMF
 from pmflib.model.scoring import answer_questions, judge_answers, score_samples
 from pmflib.schema import Schema, Variable
+from tests.reference import make_codes, make_model
 
 SCHEMA = Schema(
     (

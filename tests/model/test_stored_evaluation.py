@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from reference import make_codes, make_model
-from stored_samples import write_partition
 
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import HeldOutScores
 from pmflib.model.stored_evaluation import evaluate_stored, score_group
 from pmflib.schema import Schema
+from tests.reference import make_codes, make_model
+from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
 SCHEMA = Schema.from_cardinalities(CARDINALITIES)

@@ -28,7 +28,7 @@ def draw_counts(rank, *, n_rows=20_000, n_variables=8, n_levels=5, seed=0, n_fol
 def test_select_rank__finds_the_planted_rank(rank):
     choice = select_rank(draw_counts(rank))
     assert choice.rank == rank
-    points = {point.settings["rank"]: point for point in choice.curve}
+    points = {int(point.settings["rank"]): point for point in choice.curve}
     # both neighbours were fitted
     assert {rank + 1, max(1, rank - 1)} <= set(points)
     assert points[choice.best].below_best == 0
@@ -75,7 +75,7 @@ def test_select_rank__the_search_stays_below_its_limit():
 
 def test_select_rank__of_what_cannot_be_distinguished_the_least():
     choice = select_rank(draw_counts(6, n_rows=300), ranks=range(1, 7))
-    points = {point.settings["rank"]: point for point in choice.curve}
+    points = {int(point.settings["rank"]): point for point in choice.curve}
     for rank, point in points.items():
         assert rank >= choice.rank or point.below_best > point.error + point.unsettled
 

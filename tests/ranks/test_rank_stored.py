@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from reference import make_model
 
 import pmflib as pmf
 from pmflib.errors import PmfError
 from pmflib.ranks import by_pairs, stored
 from pmflib.ranks.stored import select_stored_rank
+from tests.reference import make_model
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,8 +80,9 @@ def test_run_blocks__shared_values_reach_every_item(client):
 
 def test_run_blocks__items_may_be_kept_by_the_workers(client):
     kept = keep_loaded(client, lambda item: [item], [1, 2, 3])
-    assert run_blocks(client, sum, kept, list) == [1, 2, 3]
-    assert run_blocks(client, sum, kept, sum) == 6
+    function: Callable[..., Any] = sum
+    assert run_blocks(client, function, kept, list) == [1, 2, 3]
+    assert run_blocks(client, function, kept, sum) == 6
 
 
 def test_run_blocks__failing_task_is_tried_again(thread_client, tmp_path):

@@ -1,14 +1,15 @@
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import tables_of_codes
 
 from pmflib.errors import SchemaError
 from pmflib.schema import Schema, Variable
+from tests.reference import tables_of_codes
 
 SMOKES = Variable("smokes", ("no", "yes"))
 VISITS = Variable("visits", ("0", "1", "2"), (0.0, 1.0, 2.0))
@@ -224,7 +225,8 @@ def test_digest__tells_schemas_apart(other):
 
 
 def test_position__by_name_and_place():
-    assert [SCHEMA.position(v) for v in ("dose", 1, np.int64(0))] == [2, 1, 0]
+    places: tuple[Any, ...] = ("dose", 1, np.int64(0))
+    assert [SCHEMA.position(v) for v in places] == [2, 1, 0]
     assert SCHEMA["visits"] is SCHEMA[1] is VISITS
     assert SCHEMA.rows_of("visits") == slice(2, 5)
 

@@ -61,7 +61,7 @@ def test_compare__stays_within_one_standard_error(losses, least, largest):
             PSEUDO_COUNTS,
             [-loss for loss, _ in losses],
             subtract=lambda best, other: losses[other],
-            rule=rule,
+            rule=rule,  # type: ignore[arg-type]
         )
         assert found.chosen.settings["pseudo_count"] == expected
         assert found.best.below_best == 0

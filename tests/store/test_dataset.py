@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from reference import make_codes
 
 from pmflib.blocks import DenseBlock
 from pmflib.errors import StoreError
@@ -8,6 +7,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
 from pmflib.store.sample_blocks import SampleWriter, read_block
+from tests.reference import make_codes
 
 SCHEMA = Schema.from_cardinalities([3, 2])
 

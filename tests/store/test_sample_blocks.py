@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import make_codes, offsets_of
 
 from pmflib.blocks import DenseBlock, SparseBlock
 from pmflib.errors import StoreError
@@ -17,6 +16,7 @@ from pmflib.store.sample_blocks import (
     read_block,
     read_origins,
 )
+from tests.reference import make_codes, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -33,8 +33,8 @@ def write(path, codes, folds, *, sparse, cuts=(), block_rows=4, schema=SCHEMA, f
     )
     names = make_names(len(codes))
     for part in np.split(np.arange(len(codes)), sorted(cuts)):
-        block = DenseBlock(codes[part])
-        block = block.to_sparse(schema.offsets) if feed_sparse else block
+        dense = DenseBlock(codes[part])
+        block = dense.to_sparse(schema.offsets) if feed_sparse else dense
         writer.append(block, folds[part], part, names[part])
     return writer.close()
 

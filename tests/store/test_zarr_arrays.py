@@ -26,7 +26,7 @@ def test_read_arrays__gives_back_what_was_written(path):
 
 
 def test_write_arrays__any_reader_finds_the_names_of_dimensions(path):
-    assert open_group(path)["table"].metadata.dimension_names == ("row", "column")
+    assert open_group(path)["table"].metadata.dimension_names == ("row", "column")  # type: ignore[union-attr]
     assert open_group(path)["table"].metadata.zarr_format == 3
 
 

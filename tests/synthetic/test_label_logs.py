@@ -29,7 +29,7 @@ def test_measure__does_not_mind_the_order_of_classes():
 
 def test_draw_published_crowd__unknown_version():
     with pytest.raises(PmfError, match="version is 'book'"):
-        draw_published_crowd(10, np.random.default_rng(0), version="book")
+        draw_published_crowd(10, np.random.default_rng(0), version="book")  # type: ignore[arg-type]
 
 
 def test_draw_labels__each_row_by_its_own_probabilities():

@@ -65,8 +65,8 @@ def test_draw_crowd__prior_and_confusion_are_those_of_the_log(scenario):
 
 def gain_over_votes(shape, rng, scenario):
     """By how much the default errs less than majority vote, a share of the tasks."""
-    *sizes, rare = shape
-    crowd = draw_crowd(*sizes, rng, scenario=scenario, rare=rare)
+    n_tasks, n_workers, n_classes, n_labels, rare = shape
+    crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario, rare=rare)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = aggregate(crowd.log)

@@ -1,8 +1,8 @@
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 from pmflib.config import ClusterConfig, make_config
 from pmflib.running.clients import start_workers
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema
-from reference import pair_table
 
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import MemoryPlanError
@@ -9,6 +7,8 @@ from pmflib.store.artefacts import Store
 from tasks import count as stage_module
 from tasks.count import count
 from tasks.ingest import ingest
+from tests.pipelines import as_wide, draw_codes, make_schema
+from tests.reference import pair_table
 
 SIZES = (3, 2, 4, 2)
 SCHEMA = make_schema(*SIZES)

@@ -3,8 +3,6 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
-from pipelines import make_schema, summary_of
 
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
@@ -22,6 +20,8 @@ from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
 from tasks.labels import find_labels
 from tasks.worker_pairs import worker_pairs
+from tests.crowd.label_logs import draw_log
+from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 100}

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
-from reference import conditional_pmf, joint_tensor, row_probability
 
 from pmflib.config import EvaluateConfig
 from pmflib.model import JointPMF
@@ -14,6 +12,8 @@ from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
 from tasks.evaluate import evaluate
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+from tests.reference import conditional_pmf, joint_tensor, row_probability
 
 SIZES = (3, 2, 4, 2)
 

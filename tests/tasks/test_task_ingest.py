@@ -2,12 +2,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest import build_steps
 from tasks.ingest import ingest
 from tasks.progress import listen
+from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 SIZES = (3, 2, 4)
 SCHEMA = make_schema(*SIZES)

@@ -1,13 +1,11 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from crowd.label_logs import draw_log
-from pipelines import make_schema, summary_of
 
 from pmflib.config import make_crowd
 from pmflib.crowd import aggregate
 from pmflib.crowd.pipeline import census as census_module
-from pmflib.crowd.pipeline import fitting
+from pmflib.crowd.pipeline import checkpoint, fitting
 from pmflib.errors import ConfigError, SchemaError
 from pmflib.store.artefacts import Store
 from tasks.census import census
@@ -15,6 +13,8 @@ from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
 from tasks.labels import find_labels
 from tasks.worker_pairs import worker_pairs
+from tests.crowd.label_logs import draw_log
+from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 500}
@@ -147,7 +147,7 @@ def test_find_labels__passes_go_on_where_they_were_interrupted(crowd, workers, m
     # of another store: nothing is left to do in the first one
     expected = run(crowd, workers, method="dawid_skene")
     apart = elsewhere(crowd, "other")
-    save = fitting.save_fit
+    save = checkpoint.save_fit
 
     def keep(path, fit):
         save(path, fit)

@@ -3,7 +3,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 from pmflib.em.checkpoint import save_state
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
@@ -17,6 +16,7 @@ from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.progress import listen
 from tasks.refine import refine
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
 def load_model(config, reference):

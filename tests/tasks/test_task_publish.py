@@ -1,18 +1,20 @@
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import read_run
 from tasks.evaluate import evaluate
 from tasks.publish import publish
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 
 def run_and_publish(config, workers):
     stages = run_to_model(config, workers)
     scores = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
     facts = publish.fn(config, {**stages, "scores": scores}, workers)
-    return stages, facts, read_run(Store(config.resolve("store")), config.name)[0]["live"]
+    record = read_run(Store(config.resolve("store")), config.name)
+    assert record is not None
+    return stages, facts, record[0]["live"]
 
 
 def with_passes(config, n):

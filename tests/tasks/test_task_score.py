@@ -1,12 +1,12 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pipelines import draw_codes, make_schema, run_to_model, summary_of
 
 from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from tasks.score import answer, score
+from tests.pipelines import draw_codes, make_schema, run_to_model, summary_of
 
 SIZES = (3, 2, 4)
 CODES = draw_codes(120, SIZES)

@@ -3,7 +3,6 @@ import re
 
 import numpy as np
 import pytest
-from pipelines import as_wide, draw_codes, make_schema, summary_of
 
 from flows import etl
 from pmflib.errors import ConfigError, PmfError
@@ -19,6 +18,7 @@ from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.select import COMPARISONS, select, settle
+from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
 
@@ -60,7 +60,7 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     folder = Store(config.resolve("store")).locate(reference)
     content = json.loads((folder / COMPARISONS).read_text())
     assert content == summary_of(config, reference)["comparisons"]
-    alone = stored.select_rank
+    alone = stored.select_rank  # type: ignore[attr-defined]
     monkeypatch.setattr(stored, "select_rank", lambda counts, rng, client: alone(counts, rng=rng))
     monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
     again = select.fn(config, dataset, counts, workers)

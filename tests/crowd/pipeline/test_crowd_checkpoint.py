@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from crowd.label_logs import draw_log
 
 from pmflib.crowd.e_step import evaluate_blocks
 from pmflib.crowd.label_log import read_labels
@@ -8,6 +7,7 @@ from pmflib.crowd.passes import run_passes, start_from_votes
 from pmflib.crowd.pipeline.checkpoint import load_fit, save_fit
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
+from tests.crowd.label_logs import draw_log
 
 
 class Killed(Exception):

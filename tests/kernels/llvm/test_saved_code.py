@@ -163,7 +163,7 @@ def test_compile_kernel__code_is_whole_before_it_has_its_name(
     def fail(*paths: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(saved_code.os, "replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     assert call(double()) == 0
     assert not list((tmp_path / "pmflib").iterdir())
 

@@ -155,7 +155,7 @@ def share_evenly(one):
 
 
 def update_plainly(labels, pseudo_count, one_coin):
-    """Parameters of the Dirichlet distributions and the pseudo_count, a worker at a time, as the formulas have it."""
+    """Parameters of the Dirichlet distributions and the pseudo-count, a worker at a time, as the formulas have it."""
     n_classes, n_states = labels.shape[1:]
     named = np.tile(np.eye(n_classes, dtype=bool), n_states // n_classes)
     total = labels.sum(axis=0) + SHRINKAGE.pooled_everywhere + SHRINKAGE.pooled_right * named
@@ -163,10 +163,10 @@ def update_plainly(labels, pseudo_count, one_coin):
         labels, total = np.stack([share_evenly(one) for one in labels]), share_evenly(total)
     pooled = total / total.sum(axis=0)
     right = pooled.T[named.T]
-    means = []
+    listed = []
     for one in labels:
         if n_classes == 1:
-            means.append(pooled)
+            listed.append(pooled)
             continue
         worth = (1 + pseudo_count) / (one.sum(axis=0) + pseudo_count)
         odds, skill = np.log(right / (pooled.sum(axis=0) - right)), 0.0
@@ -179,8 +179,8 @@ def update_plainly(labels, pseudo_count, one_coin):
             )
             skill += np.clip(step, -1, 1)
         mean = pooled / (pooled.sum(axis=0) - right) * expit(-odds - skill)
-        means.append(np.where(named, expit(odds + skill), mean))
-    means = np.stack(means)
+        listed.append(np.where(named, expit(odds + skill), mean))
+    means = np.stack(listed)
     for _ in range(SHRINKAGE.pseudo_count_steps):
         gained = (
             means * (digamma(labels + pseudo_count * means) - digamma(pseudo_count * means))

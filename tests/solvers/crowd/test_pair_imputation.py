@@ -160,7 +160,7 @@ def test_read_confusion__worker_without_mass_guesses():
     np.testing.assert_allclose(found[1], 0.5)
     np.testing.assert_allclose(prior, 0.5)
     with pytest.raises(PmfError, match="order is 'all'"):
-        read_confusion(stacked, np.ones(3), order="all")
+        read_confusion(stacked, np.ones(3), order="all")  # type: ignore[arg-type]
 
 
 def test_fit_multispa__exact_pairs_with_pure_workers():

@@ -1,6 +1,7 @@
+from typing import Any
+
 import numpy as np
 import pytest
-from reference import make_codes, make_model, offsets_of
 
 from pmflib.blocks import DenseBlock
 from pmflib.em.checkpoint import load_state, save_state
@@ -9,6 +10,7 @@ from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.fitting.from_samples import fit_em
 from pmflib.solvers.numeric.squarem import SQUAREM, Acceleration, extrapolate
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4, 3]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -25,9 +27,9 @@ def draw_slow_case(seed):
     return make_codes(rng, 400, CARDINALITIES, 0.2), make_model(rng, CARDINALITIES, 3)
 
 
-def run(case, **options):
+def run(case, **options: Any):
     codes, model = case
-    options = {"pseudo_counts": PSEUDO_COUNTS, "max_passes": 4000, "tol": 1e-9} | options
+    options = dict[str, Any](pseudo_counts=PSEUDO_COUNTS, max_passes=4000, tol=1e-9) | options
     start = options.pop("start", EMState(*model))
     return run_joint_pmf_em(evaluate_on(codes), start, OFFSETS, **options)
 
@@ -38,26 +40,26 @@ def test_extrapolate__finds_the_limit_of_a_geometric_path():
         (limit[0] + c * np.array([0.1, -0.1]), limit[1] + c * np.array([[0.1, 0.2], [-0.1, -0.2]]))
         for c in (0.9, 0.72, 0.576)
     ]
-    (prior, factors), step_length = extrapolate(*path, np.array([0, 2]), 100.0)
+    (prior, factors), step_length = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 100.0)
     assert step_length == pytest.approx(5.0)
     np.testing.assert_allclose(prior, limit[0], rtol=1e-12)
     np.testing.assert_allclose(factors, limit[1], rtol=1e-12)
     # a step length of 1 would be the end of the path
-    (prior, _), step_length = extrapolate(*path, np.array([0, 2]), 2.0)
+    (prior, _), step_length = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 2.0)
     assert step_length == 2.0
     assert limit[0][0] < prior[0] < path[-1][0][0]
 
 
 def test_extrapolate__steps_that_grow_lead_nowhere_but_to_the_end():
     path = [(np.array([p, 1 - p]), np.array([[1.0, 1.0]])) for p in (0.1, 0.2, 0.5)]
-    found, step_length = extrapolate(*path, np.array([0, 1]), 100.0)
+    found, step_length = extrapolate(path[0], path[1], path[2], np.array([0, 1]), 100.0)
     assert found is path[-1]
     assert step_length == 1.0
 
 
 def test_extrapolate__stays_among_the_probabilities():
     path = [(np.array([p, 1 - p]), np.array([[p], [1 - p]]) * [[1, 1]]) for p in (0.3, 0.1, 0.02)]
-    (prior, factors), _ = extrapolate(*path, np.array([0, 2]), 100.0)
+    (prior, factors), _ = extrapolate(path[0], path[1], path[2], np.array([0, 2]), 100.0)
     assert prior.min() > 0
     assert factors.min() > 0
     np.testing.assert_allclose(factors.sum(axis=0), 1.0, rtol=1e-14)
@@ -142,7 +144,7 @@ def test_run_joint_pmf_em__accelerated_continues_from_a_checkpoint_to_the_same_b
     tmp_path, killed_after, validated
 ):
     case = draw_slow_case(1)
-    options = {"accelerate": True, "tol": 0.0, "patience": 50}
+    options: dict[str, Any] = {"accelerate": True, "tol": 0.0, "patience": 50}
     if validated:
         held_out = evaluate_on(case[0][:50])
         options["judge"] = lambda model: held_out(model).log_likelihood / 50
@@ -178,7 +180,13 @@ def test_run_joint_pmf_em__stops_closer_to_the_optimum_than_by_the_last_change()
 
 def test_fit_em__reports_what_acceleration_saved():
     codes = draw_slow_case(0)[0]
-    options = {"rank": 3, "start": "random", "pseudo_count": 0.1, "max_passes": 3000, "tol": 1e-8}
+    options: dict[str, Any] = {
+        "rank": 3,
+        "start": "random",
+        "pseudo_count": 0.1,
+        "max_passes": 3000,
+        "tol": 1e-8,
+    }
     result, plain = fit_em(codes, accelerate=True, **options), fit_em(codes, **options)
     assert result.passes_saved > 0
     assert plain.passes_saved == 0

@@ -2,14 +2,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pair_tables import assert_is_model, divergence, every_pair, exact_marginals, problems
-from reference import make_model, offsets_of
 
 from pmflib.errors import PmfError, SchemaError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs import composite
 from pmflib.solvers.pairs.composite import CompositeSettings, fit_composite
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from tests.pair_tables import (
+    assert_is_model,
+    divergence,
+    every_pair,
+    exact_marginals,
+    problems,
+)
+from tests.reference import make_model, offsets_of
 
 
 @given(problems(), st.booleans(), st.sampled_from([0.0, 0.5]), st.integers(0, 2**32 - 1))

@@ -1,13 +1,19 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from pair_tables import assert_is_model, divergence, every_pair, exact_marginals, problems
-from reference import make_model, offsets_of
 
 from pmflib.errors import PmfError
 from pmflib.solvers.pairs import mirror
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.mirror import MirrorSettings, fit_mirror
+from tests.pair_tables import (
+    assert_is_model,
+    divergence,
+    every_pair,
+    exact_marginals,
+    problems,
+)
+from tests.reference import make_model, offsets_of
 
 
 @given(problems())

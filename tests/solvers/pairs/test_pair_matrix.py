@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from pair_tables import every_pair
-from reference import offsets_of
 
 from pmflib.errors import PmfError, SchemaError
 from pmflib.solvers.pairs.composite import fit_composite
@@ -9,6 +7,8 @@ from pmflib.solvers.pairs.mirror import fit_mirror
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
 from pmflib.solvers.pairs.spa import fit_spa
 from pmflib.solvers.pairs.symnmf import fit_symnmf
+from tests.pair_tables import every_pair
+from tests.reference import offsets_of
 
 START = np.full(2, 0.5), np.full((4, 2), 0.5)
 FITS = {

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pair_tables import assert_is_model, every_pair, exact_marginals, owners_of
-from reference import offsets_of
 from scipy.optimize import linear_sum_assignment
 
+from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError, RankError, SchemaError
 from pmflib.solvers.pairs.spa import fit_spa, select_anchors
+from tests.pair_tables import assert_is_model, every_pair, exact_marginals, owners_of
+from tests.reference import offsets_of
 
 
 def project_naively(matrix, rank):
@@ -25,7 +26,7 @@ def project_naively(matrix, rank):
     return chosen
 
 
-def make_model(rng, cardinalities, rank, pure=()):
+def make_model(rng, cardinalities, rank, pure=()) -> tuple[FloatArray, FloatArray]:
     """Random factors; the first ``rank`` levels of a pure variable are anchors."""
     prior = rng.dirichlet(np.full(rank, 5.0))
     blocks = []
@@ -386,7 +387,7 @@ def test_fit_spa__refuses_rank(rank, split, match):
 
 def test_fit_spa__refuses_split():
     with pytest.raises(SchemaError, match=r"split has shape \(3,\) and dtype int64, not \(2,\)"):
-        fit_spa(np.full((2, 2), 1.0), offsets_of([1, 1]), every_pair(2), rank=2, split=np.arange(3))
+        fit_spa(np.full((2, 2), 1.0), offsets_of([1, 1]), every_pair(2), rank=2, split=np.arange(3))  # type: ignore[arg-type]
 
 
 def test_fit_spa__refuses_a_single_variable():

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from pair_tables import every_pair, exact_marginals, owners_of
-from reference import offsets_of
 
 from pmflib.errors import RankError
 from pmflib.level_blocks import spread_pairs
 from pmflib.solvers.pairs.spectral_rank import count_confirmed, scale_pairs
 from pmflib.solvers.pairs.state_moves import add_state, merge_states
+from tests.pair_tables import every_pair, exact_marginals, owners_of
+from tests.reference import offsets_of
 
 OFFSETS = offsets_of([3, 2, 4, 3])
 
@@ -81,4 +81,4 @@ def test_count_confirmed__counts_directions_that_are_not_noise(rank):
         table = np.triu(rng.poisson(1e6 * pairs), 1)
         both.append(table + table.T)
     first = np.array([True, False, False, True])
-    assert count_confirmed(*both, OFFSETS, first) == rank
+    assert count_confirmed(both[0], both[1], OFFSETS, first) == rank

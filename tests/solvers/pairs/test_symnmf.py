@@ -1,12 +1,18 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from pair_tables import assert_is_model, every_pair, exact_marginals, owners_of, problems
-from reference import make_model, offsets_of
 
 from pmflib.errors import RankError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs.symnmf import fit_symnmf, impute_pairs
+from tests.pair_tables import (
+    assert_is_model,
+    every_pair,
+    exact_marginals,
+    owners_of,
+    problems,
+)
+from tests.reference import make_model, offsets_of
 
 
 def make_separable(rng, n_variables, rank):

@@ -1,19 +1,21 @@
 import itertools
+from collections.abc import Callable
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from pair_tables import assert_is_model
-from reference import make_model, offsets_of
 
 from pmflib.errors import PmfError, SchemaError
 from pmflib.model.metrics import factor_mse
+from pmflib.solvers.result import SolverResult
 from pmflib.solvers.triples import kl_divergence as ctd_kl
 from pmflib.solvers.triples.kl_divergence import fit_ctd_kl
 from pmflib.solvers.triples.least_squares import fit_ctd
+from tests.pair_tables import assert_is_model
+from tests.reference import make_model, offsets_of
 
-FITS = {"squares": fit_ctd, "kl": fit_ctd_kl}
+FITS: dict[str, Callable[..., SolverResult]] = {"squares": fit_ctd, "kl": fit_ctd_kl}
 
 
 def rising(n_variables):
