@@ -147,9 +147,9 @@ def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     monkeypatch.setattr(
         em_choice, "make_dense_combined", plain_only(em_choice.make_dense_combined, fail)
     )
-    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as told:
+    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as caught:
         found = em_statistics(block, offsets, *logs)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert same_bits(found, expected)
     forget_choices()
 
