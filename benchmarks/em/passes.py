@@ -176,9 +176,9 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
             key: peers.timed(partial(make_pass, block, offsets, model))
             for key, model in models.items()
         }
-        seconds = time_alternately(both, 2 * repeats + 1)
+        medians = time_alternately(both, 2 * repeats + 1)
         label = f"{name}, late / initial"
-        report.judge(label, seconds["late"] / seconds["initial"], MAX_LATE, at_most=True)
+        report.judge(label, medians["late"] / medians["initial"], MAX_LATE, at_most=True)
     print(*sorted(absent), sep="\n")
 
 

@@ -21,7 +21,8 @@ WORTH_BELOW = 0.8
 def merge_duplicates(block: Block) -> Block:
     """Merge equal rows, if enough of them are equal.
 
-    A sample of rows is hashed first, and all of them where that sample has enough equal rows. The result depends on the block's samples alone.
+    A sample of rows is hashed first, and all of them where that sample has enough equal rows. The result depends on the
+    block's samples alone.
 
     Parameters
     ----------
