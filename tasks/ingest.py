@@ -24,7 +24,7 @@ def ingest(
     address
         Dask scheduler of the run; empty starts workers for this stage.
     censuses
-        For label logs, the census of each file, as `tasks.crowd.census` gives them.
+        For label logs, the census of each file, as `tasks.census.census` gives them.
 
     Returns
     -------

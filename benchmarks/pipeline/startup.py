@@ -72,8 +72,9 @@ CALLS = {
         "sample_codes(*model, offsets, 9, rng)",
     ),
     "annotators": (
-        "from pmflib.solvers.crowd.annotator_model import Rule, update_annotators",
-        "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
+        "from pmflib.solvers.crowd.annotator_model import AnnotatorModel",
+        "from pmflib.solvers.crowd.shrinkage import update_crowd_model",
+        "update_crowd_model(rng.random((60, 3)), np.ones(3), AnnotatorModel()).take_logs()",
     ),
     "EM pass": (
         "from pmflib.synthetic.planted_models import planted_factors;"
