@@ -183,13 +183,13 @@ def m_step(
     Parameters
     ----------
     statistics
-        Of all training samples.
+        Sufficient statistics of all training samples.
     offsets
         int64 of shape (n_variables + 1,).
     pseudo_counts
         Pseudo-counts.
     prior, factors
-        The model that the statistics were taken under: what nothing was learnt about keeps its value.
+        The model that the statistics were taken under: parameters without any mass keep their value.
 
     Returns
     -------
