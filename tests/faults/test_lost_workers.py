@@ -27,7 +27,7 @@ from fault_runs import (
 
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import open_client, start_workers
-from tasks.progress import Progress, listen
+from tasks.stage_progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 

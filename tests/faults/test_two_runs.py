@@ -20,7 +20,7 @@ from fault_runs import (
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
-from tasks.progress import Progress, listen
+from tasks.stage_progress import Progress, listen
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest import build_steps
 from tasks.ingest import ingest
-from tasks.progress import listen
+from tasks.stage_progress import listen
 
 SIZES = (3, 2, 4)
 SCHEMA = make_schema(*SIZES)

@@ -15,8 +15,8 @@ from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.progress import listen
 from tasks.refine import refine
+from tasks.stage_progress import listen
 
 
 def load_model(config, reference):
