@@ -8,8 +8,8 @@ from pmflib.ingest import find_sources
 from pmflib.running.clients import check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.store.artefacts import Reference
-from tasks.progress import report
 from tasks.stage import open_store, open_workers, stage
+from tasks.stage_progress import report
 
 
 @stage(name="census")

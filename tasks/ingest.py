@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pmflib.config import PipelineConfig
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
-from tasks.progress import report
 from tasks.stage import load_schema, open_store, open_workers, publish_entry, stage
+from tasks.stage_progress import report
 
 
 @stage(name="ingest")

@@ -18,8 +18,8 @@ from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 # 7: the summary holds the held-out log-likelihood of fits that do not stop early, too
 VERSION = 7

@@ -14,8 +14,8 @@ from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.progress import listen
 from tasks.refine import refine
+from tasks.stage_progress import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
@@ -94,16 +94,16 @@ def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
 
 def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
-    heard = []
+    received = []
     other = change(config, model={"method": "random"}, em={"max_passes": 7, "pseudo_count": 1.0})
-    with listen(heard.append):
+    with listen(received.append):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
     likelihoods = summary_of(config, model)["log_likelihood_per_row"]
     assert len(likelihoods) == 7
     assert likelihoods[-1] > likelihoods[0]
-    assert [(p.done, p.total) for p in heard] == [(done, 7) for done in range(8)]
-    assert all("log-likelihood" in p.text and "held out" in p.text for p in heard[1:])
-    assert ["left" in p.text for p in heard] == [False, False, *[True] * 5, False]
+    assert [(p.done, p.total) for p in received] == [(done, 7) for done in range(8)]
+    assert all("log-likelihood" in p.text and "held out" in p.text for p in received[1:])
+    assert ["left" in p.text for p in received] == [False, False, *[True] * 5, False]
 
 
 def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
