@@ -142,14 +142,14 @@ def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     force(2)
     expected = em_statistics(block, offsets, *logs)
     forget_choices()
-    monkeypatch.setattr(fallback, "_told", set())
+    monkeypatch.setattr(fallback, "_warned", set())
     monkeypatch.setattr(em_choice, "make_row_kernels", plain_only(em_choice.make_row_kernels, fail))
     monkeypatch.setattr(
         em_choice, "make_dense_combined", plain_only(em_choice.make_dense_combined, fail)
     )
-    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as told:
+    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as warnings:
         found = em_statistics(block, offsets, *logs)
-    assert len(told) == 1
+    assert len(warnings) == 1
     assert same_bits(found, expected)
     forget_choices()
 
