@@ -176,7 +176,7 @@ def test_find_labels__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, w
 
 
 def test_find_labels__refuses_other_methods_and_schemas(crowd, workers):
-    with pytest.raises(ConfigError, match=r"method is 'best'; did you mean"):
+    with pytest.raises(ConfigError, match=r"method is 'best'; did you mean 'robust'"):
         with_crowd(crowd, method="best")
     dataset = ingest.fn(crowd.model_copy(), workers)
     make_schema(2, 3).save(crowd.resolve("schema.json"))
