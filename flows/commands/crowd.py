@@ -153,7 +153,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
     if config.source.layout != "long":
         raise ConfigError(
             f"source.layout of {str(file)!r} is {config.source.layout!r}; answers are laid out 'long': give --output "
-            "another folder, or mend the file"
+            "another folder, or fix the file"
         )
     for field, value in given.items():
         known: Any = attrgetter(field)(config)

@@ -114,7 +114,7 @@ def iterate_lists(
 
 
 Cut: TypeAlias = Callable[[int, int], tuple[tuple[Any, ...], int]]
-"""Of the first row and a number of rows: arrays that hold them, and where they begin there."""
+"""Given the first row and a number of rows: arrays that hold them, and where they start there."""
 
 
 def _choose_lists(

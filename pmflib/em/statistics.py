@@ -183,7 +183,7 @@ def m_step(
     Parameters
     ----------
     statistics
-        Of all training samples.
+        Sufficient statistics of all training samples.
     offsets
         int64 of shape (n_variables + 1,).
     pseudo_counts

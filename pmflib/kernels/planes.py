@@ -1,4 +1,4 @@
-"""Pair counting by bit planes: a plane tells, a bit a row, who holds a level; a pair is AND and number of ones.
+"""Pair counting by bit planes: a plane says, a bit a row, who holds a level; a pair is AND and number of ones.
 
 A variable of I levels has I planes: one for each level but the last, and one of the rows where it is observed
 at all. Counts of the last level follow by subtraction, exactly, and where nobody is missing the plane of the

@@ -145,9 +145,9 @@ def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     monkeypatch.setattr(fallback, "_told", set())
     for name in ("make_row_kernels", "make_dense_combined"):
         monkeypatch.setattr(em_choice, name, plain_only(getattr(em_choice, name), fail))
-    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as told:
+    with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as caught:
         found = em_statistics(block, offsets, *logs)
-    assert len(told) == 1
+    assert len(caught) == 1
     assert same_bits(found, expected)
     forget_choices()
 

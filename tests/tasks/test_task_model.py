@@ -43,7 +43,7 @@ def check_model(model, schema, rank):
 
 
 def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
-    """Of rank 1 the model is the product of the smoothed marginals."""
+    """The model of rank 1 is the product of the marginals with pseudo-counts."""
     schema = make_schema(3, 2)
     codes = draw_codes(200, (3, 2), missing=0)
     no_folds = {"validation_folds": 0, "test_folds": 0}
@@ -190,7 +190,7 @@ def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
         config, refine_again(change(config, em=fixed | {"target": name}), stages, workers)
     )
     assert aimed["notes"][0].startswith(f"held out: log-likelihood of {name!r}")
-    # one variable has less to tell than all
+    # one variable says less than all
     assert min(aimed["held_out_per_row"]) > max(joint["held_out_per_row"])
     assert aimed["log_likelihood_per_row"] == joint["log_likelihood_per_row"]
     unknown = change(config, em=fixed | {"target": "nobody"})

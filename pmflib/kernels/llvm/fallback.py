@@ -18,7 +18,7 @@ def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
     what
         What the kernels do, as the subject of a sentence.
     check
-        Compiles the kernels, calls them, and tells whether the results are right.
+        Compiles the kernels, calls them, and says whether the results are right.
 
     Warns
     -----

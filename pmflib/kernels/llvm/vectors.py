@@ -105,7 +105,7 @@ def _compare(operator: str) -> Any:
 
 
 mask_equal = _compare("==")
-"""``mask_equal(strip, position, level)``: bit r of the uint64 tells whether ``strip[position + r] == level``."""
+"""``mask_equal(strip, position, level)``: bit r of the uint64 says whether ``strip[position + r] == level``."""
 mask_least = _compare(">=")
 """``mask_least(strip, position, level)``: the same for ``>=``."""
 

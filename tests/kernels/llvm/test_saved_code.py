@@ -127,7 +127,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 
 def call(kernel: Any) -> int:
-    """Use a kernel, and tell how often its code came from disk."""
+    """Use a kernel, and say how often its code came from disk."""
     numbers = np.arange(3)
     kernel(numbers)
     assert numbers.tolist() == [0, 2, 4]
