@@ -44,7 +44,7 @@ RETIRED = [
     ("pseudo_count, penalty, or a number of its own", r"\bstrengths?\b|_strength\b", EVERYWHERE),
     ("pseudo_count", r"\bsmooth(?:ing|ed)?\b|\bsmoothing_", EVERYWHERE),
     ("worker", r"annotators?", EVERYWHERE),
-    ("task", r"(?<!\.)\bitems?\b|\bn_items\b", CROWD),
+    ("task", r"\bn_items\b|\b(?:an?|the|each|every|per|of|these|all) items?\b", CROWD),
     ("label", r"\banswers?\b|_answers?\b", CROWD),
     ("AnnotatorModel", r"\bRule\b", CROWD),
     ("subclass, start method, combination", r"\bkinds\b|\bn_kinds\b|split_kinds", CROWD),
@@ -65,6 +65,7 @@ RETIRED = [
 ALLOWED = re.compile(
     r"annotator[ _-]?models?|annotator_model\w*|test_annotator_model"  # how confusion matrices are parametrised
     r"|Annotator co-occurrence imputation"  # title of a paper
+    r"|\banswers?\.(?:txt|csv)"  # files as they were published
     r"|def tell\(self"  # of files
     r"|in\s+turn\b|turns? out\b|\bturns? .* into\b"  # plain English of another sense
     r"|axes\.height|_HEIGHT\b|\bheight in inches",  # of a picture

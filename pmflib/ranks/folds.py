@@ -35,8 +35,8 @@ class RankFitSettings:
     tol
         Relative fall of the loss below which it has converged.
     root_steps, rotation_tol
-        Limits of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and the
-        relative change that its rotation stops at.
+        Limits of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and
+        the relative change that its rotation stops at.
     opened_share
         Share of perturbed marginals that is mixed into that start, so that states that came out equal part again.
     """
