@@ -54,7 +54,7 @@ def normalise_blocks(
     Parameters
     ----------
     stacked
-        Of shape (n_levels,) or (n_levels, n_columns), nonnegative.
+        Array of shape (n_levels,) or (n_levels, n_columns), nonnegative.
     offsets
         int64 of shape (n_variables + 1,).
     fallback

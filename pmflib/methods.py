@@ -247,7 +247,7 @@ def find_method(table: Mapping[str, Method], name: str) -> Method:
     table
         Methods by name.
     name
-        Of the method.
+        Name of the method.
 
     Raises
     ------

@@ -14,12 +14,16 @@ SHIPPED = ("pmflib", "tasks", "flows")
 MAX_TASK_LINES = 120
 
 SAME_NAME = {
-    "crowd": "the subject of a stage, of a flow, and of a command",
-    "score": "a stage and the flow that schedules it",
-    "demo": "a command and the log that it draws",
+    "census": "a subject of label logs, and the stage that takes it",
     "checkpoint": "one file for each type of state: of EM, and of a label log",
-    "block_groups": "E-steps of groups of blocks: of EM, and of a label log",
+    "crowd": "the flow of label logs, and its command",
+    "demo": "a command, and the log that it draws",
     "memory": "what a part of the library takes, before it runs: one file in each",
+    "nnls": "a solver, and its kernel",
+    "progress": "of EM, and of stages",
+    "sampling": "a question to a model, and its kernel",
+    "score": "a stage, and the flow that schedules it",
+    "stored": "the form of a room that reads a store: of EM, and of ranks",
 }
 """Names that several modules may share, and why."""
 
@@ -40,7 +44,7 @@ RETIRED = [
     ("pseudo_count, penalty, or a number of its own", r"\bstrengths?\b|_strength\b", EVERYWHERE),
     ("pseudo_count", r"\bsmooth(?:ing|ed)?\b|\bsmoothing_", EVERYWHERE),
     ("worker", r"annotators?", EVERYWHERE),
-    ("task", r"(?<!\.)\bitems?\b|\bn_items\b", CROWD),
+    ("task", r"\bn_items\b|\b(?:an?|the|each|every|per|of|these|all) items?\b", CROWD),
     ("label", r"\banswers?\b|_answers?\b", CROWD),
     ("AnnotatorModel", r"\bRule\b", CROWD),
     ("subclass, start method, combination", r"\bkinds\b|\bn_kinds\b|split_kinds", CROWD),
@@ -59,8 +63,10 @@ RETIRED = [
 ]
 """What to write, what not to, and where; without regard to upper and lower case, classes and constants apart."""
 ALLOWED = re.compile(
-    r"annotator[ _-]models?|annotator_model\w*|test_annotator_model"  # how confusion matrices are parametrised
+    r"annotator[ _-]?models?|annotator_model\w*|test_annotator_model"  # how confusion matrices are parametrised
     r"|Annotator co-occurrence imputation"  # title of a paper
+    r"|\banswers?\.(?:txt|csv)"  # files as they were published
+    r"|def tell\(self"  # of files
     r"|in\s+turn\b|turns? out\b|\bturns? .* into\b"  # plain English of another sense
     r"|axes\.height|_HEIGHT\b|\bheight in inches",  # of a picture
     re.IGNORECASE,

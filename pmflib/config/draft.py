@@ -33,7 +33,7 @@ def draft_config(
     crowd
         How labels are found, where that is what the pipeline is for.
     seed
-        Of the pipeline.
+        Seed of the pipeline.
 
     Returns
     -------

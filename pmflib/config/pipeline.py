@@ -247,7 +247,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of everything that is drawn: starts, and what is hidden from the model."""
+    """Seed of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
 

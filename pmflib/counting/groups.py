@@ -52,7 +52,7 @@ def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
     Parameters
     ----------
     counts
-        Of all variables.
+        Counts of all variables.
     variables
         int64, places of the variables to keep, in order.
     """

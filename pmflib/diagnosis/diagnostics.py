@@ -45,7 +45,8 @@ class Diagnosis:
     n_parameters, n_moments
         Free parameters of the model, and free numbers in the observed pairs.
     condition_numbers
-        Of the factors on both sides of the cut, the second times the prior; infinite where states coincide.
+        Condition numbers of the factors on both sides of the cut, the second times the prior; infinite where states
+        coincide.
     purity
         float64 of shape (rank,): best posterior of each state that a single level gives. Near 1 for all states is
         what CNMF-SPA builds on (separability).
@@ -117,9 +118,9 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
     Parameters
     ----------
     counts
-        Of the training samples; several folds, for the noise to be seen.
+        Counts of the training samples; several folds, for the noise to be seen.
     model
-        Of the counts' schema.
+        Model of the counts' schema.
     standard_errors
         Whether to fit again without each fold: see `estimate_standard_errors`.
 

@@ -27,7 +27,7 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
     counts
         With at least two folds that hold samples.
     model
-        Of the counts' schema: where the fits start, and whose states the errors are for.
+        Model of the counts' schema: where the fits start, and whose states the errors are for.
 
     Returns
     -------

@@ -28,7 +28,7 @@ def raise_likelihood(
     Parameters
     ----------
     marginals
-        Of the training samples.
+        Marginals of the training samples.
     singles
         float64 of shape (n_levels,), PMF of each variable: what pseudo-counts are shaped by.
     start
@@ -57,7 +57,7 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
     Parameters
     ----------
     tables
-        Of shape (n_parts, n_levels, n_levels).
+        int64 of shape (n_parts, n_levels, n_levels).
     parameters
         Prior (rank,) and factors (n_levels, rank).
 

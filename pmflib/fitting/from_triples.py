@@ -35,7 +35,7 @@ def fit_triples(
     Parameters
     ----------
     counts
-        Of at least three variables.
+        Counts of at least three variables.
     rank
         Number of latent states, at least 1.
     loss

@@ -223,7 +223,7 @@ def follow_recipe(
     recipe
         What to do.
     runs
-        Of these samples; what they hold out is not used.
+        Runs on these samples; what they hold out is not used.
     make_starts
         Starts from the counts of these samples.
 

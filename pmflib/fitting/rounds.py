@@ -19,7 +19,7 @@ class Round:
     Parameters
     ----------
     training
-        Of the folds that are fitted.
+        Counts of the folds that are fitted.
     held_out
         int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks: each held-out fold
         that has a pair.

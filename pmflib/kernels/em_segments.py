@@ -87,7 +87,7 @@ def make_repair_row(multiply: Any, shape: Shape) -> Any:
     multiply
         As in `pmflib.kernels.llvm.lanes.Lanes`.
     shape
-        Of the table.
+        Shape of the table.
     """
     panel = shape[0] * shape[1]
     padded = panel * shape[2]

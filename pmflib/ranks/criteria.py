@@ -32,9 +32,9 @@ class Criteria:
     n_rows
         Samples with anything observed.
     log_likelihood
-        Of all samples, nats.
+        Log-likelihood of all samples, nats.
     entropy
-        Of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
+        Entropies of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
     """
 
     n_parameters: int
@@ -159,7 +159,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     model
         Fitted to these counts by the pairwise composite likelihood (`fit` with method "auto").
     counts
-        Of at least two folds with pairs: the spread of their scores shows how pairs of one sample
+        Counts of at least two folds with pairs: the spread of their scores shows how pairs of one sample
         depend on each other. More folds, a surer number.
 
     Raises

@@ -35,8 +35,8 @@ class RankFitSettings:
     tol
         Relative fall of the loss below which it has converged.
     root_steps, rotation_tol
-        Of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and the
-        relative change that its rotation stops at.
+        Limits of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and
+        the relative change that its rotation stops at.
     opened_share
         Share of perturbed marginals that is mixed into that start, so that states that came out equal part again.
     """
@@ -59,7 +59,7 @@ class RankFold:
     Parameters
     ----------
     marginals
-        Of the training folds.
+        Marginals of the training folds.
     singles
         float64 of shape (n_levels,), PMF of each variable in the training folds, positive.
     held_out
@@ -131,7 +131,7 @@ class RankJob:
         Fits of the same training folds at this rank and near it: states are added or merged until
         they have this rank.
     seed
-        Of the random starts.
+        Seed of the random starts.
     """
 
     rank: int

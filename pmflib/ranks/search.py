@@ -70,7 +70,7 @@ class RankSearch:
     pseudo_count
         Mean pseudo-count per level and state.
     seed
-        Of the random starts.
+        Seed of the random starts.
     client
         Dask client that does the fits of a step, or None to do them in this thread.
     """

@@ -86,7 +86,7 @@ def select_stored_rank(
     pseudo_count
         Mean pseudo-count per level and state of the fits of samples; "auto" compares `RANKS_BY_SAMPLES`.
     seed
-        Of all starts.
+        Seed of all starts.
     client
         Dask client for the fits of pairs; None does them in this thread, to the same bits.
     on_pairs

@@ -53,7 +53,7 @@ class ColumnMoments:
         Parameters
         ----------
         matrix
-            Of shape (n_rows, n_columns), finite.
+            Array of shape (n_rows, n_columns), finite.
         origin, weights
             float64 of shape (n_rows,), the same for all partitions; None are zeros, and ones.
 

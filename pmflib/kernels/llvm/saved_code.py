@@ -44,7 +44,7 @@ def compile_kernel(*shape: int, saved: bool = True, **options: Any) -> Callable[
         Whether to keep the code: of kernels that are called from Python. It may call other kernels and intrinsics of
         this package, and nothing else.
     options
-        Of numba's ``njit``; ``nogil`` is set.
+        Options of numba's ``njit``; ``nogil`` is set.
 
     Returns
     -------
