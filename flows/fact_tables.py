@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pmflib.selection.comparison import Comparison
-from pmflib.selection.tables import tabulate
+from pmflib.selection.comparison_tables import tabulate
 
 VARIABLES_SHOWN = 8
 """Variables with unknown levels that are listed, at most."""

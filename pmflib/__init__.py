@@ -16,7 +16,7 @@ from pmflib.counting.marginals import Marginals
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.counting.triple_counts import count_triples
 from pmflib.diagnosis.diagnostics import diagnose
-from pmflib.em.stored import StoredSamples
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.distillation import distil
 from pmflib.fitting.from_pairs import FitResult, fit

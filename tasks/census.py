@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pmflib.config import PipelineConfig
-from pmflib.crowd.pipeline.census import build_census, load_census, make_label_schema
 from pmflib.ingest import find_sources
+from pmflib.ingest.label_census import build_census, load_census, make_label_schema
 from pmflib.running.clients import check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.store.artefacts import Reference

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.crowd.pipeline.census import check_label_schema
 from pmflib.crowd.pipeline.fitting import write_crowd_model
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.ingest.label_census import check_label_schema
 from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from tasks.stage_progress import report

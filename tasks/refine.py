@@ -9,7 +9,7 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.em.progress import PassReporter, describe_fit
-from pmflib.em.stored import StoredSamples
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import ConvergenceWarning
 from pmflib.fitting.distillation import distil
 from pmflib.fitting.em_fit import summarise_fit

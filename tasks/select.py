@@ -13,9 +13,9 @@ from prefect.context import TaskRunContext
 from pmflib.config import PipelineConfig
 from pmflib.model.evaluation import split_folds
 from pmflib.ranks.choice import RankChoice
-from pmflib.ranks.stored import TRAINING_SAMPLES, select_stored_rank
+from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
-from pmflib.selection.tables import draw_markdown
+from pmflib.selection.comparison_tables import draw_markdown
 from pmflib.store.artefacts import Entry, Reference
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import build_artefact, open_store, open_workers, stage

@@ -31,7 +31,7 @@ from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
-from pmflib.em.stored import evaluate_group
+from pmflib.em.stored_samples import evaluate_group
 from pmflib.model.sampling import sample_codes
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks

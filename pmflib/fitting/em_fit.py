@@ -17,7 +17,7 @@ from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
 from pmflib.em.samples import Samples
-from pmflib.em.stored import StoredSamples
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import Options, Recipe, fit_options, follow_recipe, is_plenty

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.memory import plan_em
-from pmflib.em.stored import StoredSamples
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult

@@ -10,6 +10,7 @@ from typing import Any
 
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import write_levels
@@ -95,9 +96,6 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
     spill = spill_long if job.source.layout == "long" else spill_wide
     part, inputs = job.schema, {"source": raw}
     if census is not None:
-        # loaded for label logs alone
-        from pmflib.crowd.pipeline.census import CENSUS, Census, narrow_schema
-
         names = Census.load(store.locate(census) / CENSUS)
         part = narrow_schema(job.schema, names, job.source)
         inputs["census"] = census

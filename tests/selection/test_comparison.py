@@ -13,7 +13,7 @@ from pmflib.selection.comparison import (
     compare_samples,
     estimate_gain,
 )
-from pmflib.selection.tables import draw_markdown, tabulate
+from pmflib.selection.comparison_tables import draw_markdown, tabulate
 
 PSEUDO_COUNTS = [{"pseudo_count": each} for each in (0.1, 1.0, 2.0)]
 

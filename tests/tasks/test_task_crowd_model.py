@@ -7,11 +7,11 @@ import pytest
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
 from pmflib.crowd import aggregate, read_labels
-from pmflib.crowd.pipeline import census as census_module
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.errors import MemoryPlanError
+from pmflib.ingest import label_census as census_module
 from pmflib.running.clients import start_workers
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store

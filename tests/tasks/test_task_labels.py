@@ -4,9 +4,9 @@ import pytest
 
 from pmflib.config import make_crowd
 from pmflib.crowd import aggregate
-from pmflib.crowd.pipeline import census as census_module
 from pmflib.crowd.pipeline import checkpoint, fitting
 from pmflib.errors import ConfigError, SchemaError
+from pmflib.ingest import label_census as census_module
 from pmflib.store.artefacts import Store
 from tasks.census import census
 from tasks.crowd_model import crowd_model

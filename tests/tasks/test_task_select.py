@@ -6,10 +6,10 @@ import pytest
 
 from flows import etl
 from pmflib.errors import ConfigError, PmfError
-from pmflib.ranks import by_pairs, stored
-from pmflib.ranks.stored import take_samples
+from pmflib.ranks import by_pairs, stored_selection
+from pmflib.ranks.stored_selection import take_samples
 from pmflib.selection.comparison import Comparison
-from pmflib.selection.tables import draw_markdown
+from pmflib.selection.comparison_tables import draw_markdown
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.lineage import trace
@@ -60,8 +60,10 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     folder = Store(config.resolve("store")).locate(reference)
     content = json.loads((folder / COMPARISONS).read_text())
     assert content == summary_of(config, reference)["comparisons"]
-    alone = stored.select_rank  # type: ignore[attr-defined]
-    monkeypatch.setattr(stored, "select_rank", lambda counts, rng, client: alone(counts, rng=rng))
+    alone = stored_selection.select_rank  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        stored_selection, "select_rank", lambda counts, rng, client: alone(counts, rng=rng)
+    )
     monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
     again = select.fn(config, dataset, counts, workers)
     assert again.identity != reference.identity
@@ -85,7 +87,7 @@ def test_select__without_validation_folds_the_pairs_decide(counted, workers):
 
 
 def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monkeypatch):
-    monkeypatch.setattr(stored, "MAX_LEVELS", 8)
+    monkeypatch.setattr(stored_selection, "MAX_LEVELS", 8)
     monkeypatch.setattr(by_pairs, "MAX_LEVELS", 8)
     config, dataset, counts = counted(800)
     summary = summary_of(config, select.fn(config, dataset, counts, workers))

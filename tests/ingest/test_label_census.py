@@ -1,9 +1,9 @@
 import pytest
 
 from pmflib.config import make_source
-from pmflib.crowd.pipeline.census import Census, make_label_schema, narrow_schema, take_census
 from pmflib.errors import SchemaError
 from pmflib.ingest import find_sources
+from pmflib.ingest.label_census import Census, make_label_schema, narrow_schema, take_census
 
 SOURCE = make_source(
     {"path": "x", "layout": "long", "sample": "task", "variable": "worker", "value": "label"}

@@ -3,8 +3,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.errors import PmfError
-from pmflib.ranks import by_pairs, stored
-from pmflib.ranks.stored import select_stored_rank
+from pmflib.ranks import by_pairs, stored_selection
+from pmflib.ranks.stored_selection import select_stored_rank
 from tests.reference import make_model
 
 
@@ -33,7 +33,7 @@ def test_select_stored_rank__without_samples_it_is_select_rank_on_the_training_f
 
 
 def test_select_stored_rank__wide_counts_are_narrowed_as_in_memory(counts, tmp_path, monkeypatch):
-    for module in (stored, by_pairs):
+    for module in (stored_selection, by_pairs):
         monkeypatch.setattr(module, "MAX_LEVELS", 9)
     counts.save(tmp_path / "pairs")
     found = select_stored_rank(tmp_path / "pairs", range(6), [], [], seed=3).by_pairs

@@ -6,7 +6,7 @@ from pmflib.config import ClusterConfig
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each
-from pmflib.em.stored import StoredSamples, evaluate_group, load_group
+from pmflib.em.stored_samples import StoredSamples, evaluate_group, load_group
 from pmflib.errors import MemoryPlanError
 from pmflib.running import grouping
 from pmflib.running.clients import open_client, start_workers
@@ -132,7 +132,7 @@ def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
 
 
 def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
-    monkeypatch.setattr("pmflib.em.stored.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.em.stored_samples.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="counting pairs would need"):
         StoredSamples(blocks, SCHEMA).count_pairs()
 
