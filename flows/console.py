@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 def show_facts(facts: dict[str, Any], as_json: bool) -> None:
     """Print the facts of a run: tables, or JSON."""
-    from flows.tables import make_facts_tables
+    from flows.fact_tables import make_facts_tables
 
     if as_json:
         print_json(facts)

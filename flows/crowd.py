@@ -1,4 +1,4 @@
-"""Label logs: answers in, true labels and workers out."""
+"""Label logs: labels of many workers in, true labels and workers out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.running.clients import start_workers
-from tasks.annotators import annotators, pairs
-from tasks.crowd import aggregate, census, publish_labels
+from tasks.census import census
+from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
+from tasks.labels import find_labels
+from tasks.publish_labels import publish_labels
+from tasks.worker_pairs import worker_pairs
 
 
 @flow(name="crowd", flow_run_name=name_run)
 def crowd_flow(config: str) -> dict[str, Any]:
-    """Find the true labels of a log of answers.
+    """Find the true labels of a label log.
 
     Parameters
     ----------
@@ -33,7 +36,9 @@ def crowd_flow(config: str) -> dict[str, Any]:
         censuses = census(checked, address)
         stages = {"dataset": ingest(checked, address, censuses)}
         if checked.crowd.begins_with_pairs:
-            stages["pairs"] = pairs(checked, stages["dataset"], address)
-            stages["annotators"] = annotators(checked, **stages, address=address)
-        stages["labels"] = aggregate(checked, stages["dataset"], stages.get("annotators"), address)
+            stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
+            stages["crowd_model"] = crowd_model(checked, **stages, address=address)
+        stages["labels"] = find_labels(
+            checked, stages["dataset"], stages.get("crowd_model"), address
+        )
     return publish_labels(checked, stages)

@@ -11,8 +11,8 @@ from pmflib.config.draft import draft_config
 from pmflib.model import JointPMF
 from pmflib.store.run_records import read_run
 from pmflib.synthetic.demo import RANK, compare_with_truth, write_demo_log
-from tasks.progress import report
 from tasks.stage import open_store
+from tasks.stage_progress import report
 
 
 def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Column
 
-from tasks.progress import Progress, listen
+from tasks.stage_progress import Progress, listen
 
 LINE_SECONDS = 30.0
 """Seconds between lines on a running stage, where there is no terminal."""

@@ -34,6 +34,9 @@ class Method:
         What it does, in one line.
     needs
         What it asks of data and memory, in one line; empty where that is nothing in particular.
+    block_copies, matrix_copies
+        For methods of pairs of workers: how often it has the blocks of all pairs, and one dense matrix of them, in
+        memory at once, itself and the counts; measured. 0 where it has none.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Method:
     function: str
     description: str
     needs: str = ""
+    block_copies: int = 0
+    matrix_copies: int = 0
 
     def load(self) -> Callable[..., Any]:
         """Import the function."""
@@ -114,7 +119,7 @@ CROWD_METHODS = _tabulate(
     Method(
         "auto",
         "passes",
-        "pmflib.crowd.aggregation:fit_annotators",
+        "pmflib.crowd.pass_methods:plan_shrunk",
         "Dawid-Skene with confusion matrices shrunk toward those of all workers who are right as often, and two "
         "subclasses of tasks in every class",
         "workers who are right more often than not",
@@ -122,89 +127,101 @@ CROWD_METHODS = _tabulate(
     Method(
         "balanced",
         "passes",
-        "pmflib.crowd.aggregation:fit_annotators",
+        "pmflib.crowd.pass_methods:plan_balanced",
         "shrunk Dawid-Skene with one subclass and equally probable classes",
         "workers who are right more often than not",
     ),
     Method(
         "one_coin",
         "passes",
-        "pmflib.crowd.aggregation:fit_annotators",
+        "pmflib.crowd.pass_methods:plan_one_coin",
         "shrunk Dawid-Skene with one subclass and one probability of being right per worker",
         "workers who are right more often than not",
     ),
     Method(
         "dawid_skene",
         "passes",
-        "pmflib.crowd.aggregation:fit_annotators",
+        "pmflib.crowd.pass_methods:plan_dawid_skene",
         "Dawid-Skene by maximum likelihood, from the votes on",
     ),
     Method(
         "mv_em",
         "passes",
-        "pmflib.crowd.aggregation:fit_annotators",
+        "pmflib.crowd.pass_methods:plan_mv_em",
         "Dawid-Skene by maximum likelihood with equally probable classes and ten passes, as published",
     ),
     Method(
         "majority",
         "votes",
-        "pmflib.crowd.aggregation:aggregate",
+        "pmflib.crowd.majority:take_majority",
         "shares of the votes",
     ),
     Method(
         "robust",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_robust",
         "symmetric factorisation, missing pairs by a factorisation that is robust to bad pairs",
         "pairs of workers, kept sparse",
+        block_copies=9,
     ),
     Method(
         "equal_weights",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_equal_weights",
         "symmetric factorisation, missing pairs by a factorisation in least squares",
         "pairs of workers, kept sparse",
+        block_copies=9,
     ),
     Method(
         "designated",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_designated",
         "symmetric factorisation, missing pairs by all designated workers",
         "pairs of workers, all in one dense matrix",
+        block_copies=18,
+        matrix_copies=23,
     ),
     Method(
         "one_pair",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_one_pair",
         "symmetric factorisation, missing pairs by one pair of designated workers",
         "pairs of workers, all in one dense matrix",
+        block_copies=18,
+        matrix_copies=9,
     ),
     Method(
         "symnmf",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_symnmf",
         "symmetric factorisation, missing pairs left zero",
         "pairs of workers, kept sparse",
+        block_copies=18,
     ),
     Method(
         "multispa",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_extreme_columns",
         "extreme columns of each worker's own pairs",
         "pairs of workers, kept sparse",
+        block_copies=7,
     ),
     Method(
         "cnmf",
         "pairs",
-        "pmflib.crowd.co_occurrence:fit_moments",
+        "pmflib.crowd.worker_pair_methods:fit_coupled",
         "coupled factorisation in Kullback-Leibler divergence, from multispa",
         "pairs of workers, all in one dense matrix",
+        block_copies=18,
+        matrix_copies=9,
     ),
 )
 """Methods of `pmflib.crowd.aggregate`, from a label log to true labels.
 
-"votes" takes shares of the votes. "passes" goes over all tasks until the labels settle. "pairs" begins with
-co-occurrences of the workers' labels, and is followed by passes unless they are switched off.
+"votes" takes shares of the votes: called with a `LabelLog`, it returns an `Aggregation`. "passes" goes over all tasks
+from the votes on, until the labels settle: called with the limits that were given, it returns a `PassPlan`. "pairs"
+begins with co-occurrences of the workers' labels, and is followed by passes unless they are switched off: called with
+`CoOccurrences`, it returns a `CrowdModel`.
 """
 
 

@@ -14,8 +14,8 @@ from pmflib.running.clients import count_threads
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.progress import report
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 VERSION = 2
 

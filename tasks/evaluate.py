@@ -15,8 +15,8 @@ from pmflib.model.evaluation import split_folds
 from pmflib.model.stored_evaluation import evaluate_stored
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 VERSION = 1
 

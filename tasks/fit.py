@@ -14,8 +14,8 @@ from pmflib.fitting.auto_method import group_folds
 from pmflib.fitting.from_pairs import fit as fit_counts
 from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, stage
+from tasks.stage_progress import report
 
 VERSION = 6
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pmflib.config import PipelineConfig
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
-from tasks.progress import report
 from tasks.stage import load_schema, open_store, open_workers, publish_entry, stage
+from tasks.stage_progress import report
 
 
 @stage(name="ingest")
@@ -24,7 +24,7 @@ def ingest(
     address
         Dask scheduler of the run; empty starts workers for this stage.
     censuses
-        For label logs, the census of each file, as `tasks.crowd.census` gives them.
+        For label logs, the census of each file, as `tasks.census.census` gives them.
 
     Returns
     -------

@@ -11,8 +11,8 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import QUARANTINE
 from pmflib.store.run_records import read_run, write_run
 from tasks.evaluate import evaluate
-from tasks.progress import report
 from tasks.stage import open_store, stage
+from tasks.stage_progress import report
 
 
 @stage(name="publish")

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.em.memory import plan_em
 from pmflib.em.progress import PassReporter, describe_fit
 from pmflib.em.stored import StoredSamples
 from pmflib.errors import ConvergenceWarning
 from pmflib.fitting.distillation import distil
-from pmflib.fitting.from_samples import count_models, fit_em
+from pmflib.fitting.em_fit import summarise_fit
+from pmflib.fitting.from_samples import fit_em, plan_fit_em
 from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import split_folds
-from pmflib.running.clients import count_threads
 from pmflib.store.artefacts import Reference
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 # 7: the summary holds the held-out log-likelihood of fits that do not stop early, too
 VERSION = 7
@@ -71,12 +70,13 @@ def refine(
             warnings.simplefilter("ignore", ConvergenceWarning)
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
-            n_models = count_models(training, rank, method, em.pseudo_count, em.members)
-            plan = plan_em(schema.n_levels, rank, count_threads(client), n_models)
+            plan = plan_fit_em(
+                training, rank, start=method, pseudo_count=em.pseudo_count, members=em.members
+            )
             plan.check(limit)
             spare = (limit - plan.needed) // 2
             options = em.model_dump(exclude={"members", "distil"})
-            options["validation"] = held_out.with_spare(spare // 8)
+            options |= {"validation": held_out.with_spare(spare // 8), "on_pass": progress}
             report("refine", 0, em.max_passes)
             result = fit_em(
                 training.with_spare(spare),
@@ -87,28 +87,15 @@ def refine(
                 members=em.members,
                 rng=config.seed,
                 checkpoint=work,
-                on_pass=progress,
                 **options,
             )
             if em.distil:
                 options |= {"seed": config.seed, "checkpoint": work / "distilled"}
-                result = distil(result.model, em.distil, on_pass=progress, **options)
+                result = distil(result.model, em.distil, **options)
         n_passes = len(result.loss_history)
         report("refine", n_passes, n_passes, describe_fit(result.log_likelihoods, result.held_out))
         result.model.save(folder / "model")
-        return {
-            "method": result.method,
-            "rank": result.model.rank,
-            "pseudo_count": result.model.origin["pseudo_count"],
-            "passes": n_passes,
-            "best_pass": result.best_pass,
-            "converged": result.converged,
-            "passes_saved": round(result.passes_saved),
-            "log_likelihood_per_row": list(result.log_likelihoods),
-            "held_out_per_row": list(result.held_out),
-            "notes": list(result.notes),
-            "comparisons": [each.to_json() for each in result.comparisons],
-        }
+        return summarise_fit(result)
 
     entry = build_artefact(
         store,

@@ -14,8 +14,8 @@ from pmflib.model import JointPMF
 from pmflib.model.stored_predictions import answer_stored, score_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_partitions
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 VERSION = 1
 

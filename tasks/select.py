@@ -18,8 +18,8 @@ from pmflib.selection.comparison import Comparison
 from pmflib.selection.tables import draw_markdown
 from pmflib.store.artefacts import Entry, Reference
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.progress import report
 from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
 
 VERSION = 5
 

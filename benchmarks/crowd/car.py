@@ -1,9 +1,9 @@
-"""Classifiers as annotators of the car evaluation data: table 3 of the paper.
+"""Classifiers as workers of the car evaluation data: table 3 of the paper.
 
 The released code says what the paper does not: which classifiers, each trained on 150 cars of its own, and 1352 cars
-to label (its split draws a third share by default, 15 parts to 10 and 90, and never uses it). Who answers how much is
-in neither: here each annotator answers a fifth of the cars. As there, pairs are hidden from methods that work on
-pairs, and answers from nobody, so that the other methods have one number for all three columns.
+to label (its split draws a third share by default, 15 parts to 10 and 90, and never uses it). Who labels how much is
+in neither: here each worker labels a fifth of the cars. As there, pairs are hidden from methods that work on
+pairs, and labels from nobody, so that the other methods have one number for all three columns.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from benchmarks.crowd.baselines.common import find_posterior, make_log
 from benchmarks.crowd.baselines.methods import BASELINES, BINARY, run_baseline
 from benchmarks.crowd.published_tables import average, find_error, read_published, show
 from pmflib.counting.worker_pair_counts import count_worker_pairs
-from pmflib.crowd import Answers, aggregate, read_answers
-from pmflib.crowd.aggregation import fit_annotators
-from pmflib.crowd.co_occurrence import MomentMethod, fit_pairs
-from pmflib.solvers.crowd.annotator_model import Annotators
+from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.crowd.aggregation import fit_crowd_model
+from pmflib.crowd.co_occurrence import fit_worker_pairs
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 
 MISSING = {"70%": 0.7, "50%": 0.5, "30%": 0.3}
-N_TRAINED, N_ITEMS = 150, 1352
-ANSWERED = 0.2
-"""Share of the items that an annotator answers: not published; with a fifth DesSymNMF has the errors it was given."""
+N_TRAINED, N_CARS = 150, 1352
+LABELLED = 0.2
+"""Share of the cars that a worker labels: not published; with a fifth DesSymNMF has the errors it was given."""
 ORDERS = {
     0: ("low", "med", "high", "vhigh"),
     1: ("low", "med", "high", "vhigh"),
@@ -40,8 +40,8 @@ ORDERS = {
 }
 CLASSES = ("unacc", "acc", "good", "vgood")
 LEAST = 1e-3
-"""Least probability of an answer, as the released code has it on real data."""
-ON_PAIRS: dict[str, MomentMethod] = {
+"""Least probability of a label, as the released code has it on real data."""
+ON_PAIRS: dict[str, str] = {
     "RobSymNMF": "robust",
     "RobSymNMF equal-weights": "equal_weights",
     "DesSymNMF": "designated",
@@ -50,7 +50,7 @@ ON_PAIRS: dict[str, MomentMethod] = {
     "CNMF": "cnmf",
 }
 WITH_EM = ("RobSymNMF", "DesSymNMF")
-ON_ANSWERS: dict[str, Any] = {
+ON_LABELS: dict[str, Any] = {
     "MV-EM": "mv_em",
     "Majority Voting": "majority",
     "Dawid-Skene, full EM": "dawid_skene",
@@ -83,69 +83,67 @@ def read_car(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def draw_labels(
     data: np.ndarray, truth: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of all classifiers, (n_items, 10), of cars that the first was not trained on; and their classes."""
-    labels, items = [], None
+    """Labels of all classifiers, (n_tasks, 10), of cars that the first was not trained on; and their classes."""
+    labels, cars = [], None
     for classifier in make_classifiers():
         order = rng.permutation(len(data))
-        items = order[N_TRAINED:][:N_ITEMS] if items is None else items
+        cars = order[N_TRAINED:][:N_CARS] if cars is None else cars
         mine = order[:N_TRAINED]
-        labels.append(classifier.fit(data[mine], truth[mine]).predict(data[items]))
-    return np.array(labels).T, truth[items]
+        labels.append(classifier.fit(data[mine], truth[mine]).predict(data[cars]))
+    return np.array(labels).T, truth[cars]
 
 
 def hide_pairs(pairs: WorkerPairs, share: float, rng: np.random.Generator) -> WorkerPairs:
-    """Keep each pair of annotators with a probability."""
+    """Keep each pair of workers with a probability."""
     kept = rng.random(pairs.first.size) >= share
     names = ("first", "second", "blocks", "support")
     return replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
 
 
-def run_on_pairs(answers: Answers, pairs: WorkerPairs) -> dict[str, np.ndarray]:
-    """Posteriors by the methods on pairs, columns matched for each annotator, all classes equally probable."""
-    log, n_classes = make_log(answers), answers.n_classes
-    n_answers = np.bincount(log.columns[1], minlength=answers.n_workers)
+def run_on_pairs(log: LabelLog, pairs: WorkerPairs) -> dict[str, np.ndarray]:
+    """Posteriors by the methods on pairs, columns matched for each worker, all classes equally probable."""
+    coded, n_classes = make_log(log), log.n_classes
+    n_labels = np.bincount(coded.columns[1], minlength=log.n_workers)
     even = np.full(n_classes, 1.0 / n_classes)
 
-    def judge(found: Annotators) -> float:
+    def judge(found: CrowdModel) -> float:
         weights = np.log(np.maximum(found.confusion, LEAST)).reshape(-1, n_classes)
-        scores = log.one_hot @ weights + np.log(np.maximum(found.prior, LEAST))
+        scores = coded.one_hot @ weights + np.log(np.maximum(found.prior, LEAST))
         return float(np.logaddexp.reduce(scores, axis=1).sum())
 
     posteriors = {}
     for name, method in ON_PAIRS.items():
         rng = np.random.default_rng(0)
-        found = fit_pairs(pairs, n_answers, method, judge=judge, rng=rng, order="each")
-        posteriors[name] = find_posterior(log, even, np.maximum(found.confusion, LEAST))
+        found = fit_worker_pairs(pairs, n_labels, method, judge=judge, rng=rng, order="each")
+        posteriors[name] = find_posterior(coded, even, np.maximum(found.confusion, LEAST))
         if name in WITH_EM:
-            _, posteriors[f"{name}-EM"] = fit_annotators(
-                answers, found.rule, start=found, max_passes=10, tol=0
-            )
+            _, posteriors[f"{name}-EM"] = fit_crowd_model(log, found, max_passes=10, tol=0)
     return posteriors
 
 
 def measure(
-    answers: Answers, truth: np.ndarray
+    log: LabelLog, truth: np.ndarray
 ) -> tuple[Callable[[np.ndarray], float], Callable[[np.ndarray], float]]:
-    """Label error of all items: those without answers get the most frequent label, or (second) count as ties."""
-    places = np.array(answers.tasks.to_pylist())
+    """Label error of all cars: those without labels get the most frequent label, or (second) count as ties."""
+    places = np.array(log.tasks.to_pylist())
     rest = np.setdiff1d(np.arange(truth.size), places)
     known = dict(enumerate(truth))
-    often = np.bincount(answers.block.indices % answers.n_classes).argmax()
+    often = np.bincount(log.block.indices % log.n_classes).argmax()
 
     def combine(posterior: np.ndarray, wrong: float) -> float:
-        here = find_error(posterior, answers, known) * places.size
+        here = find_error(posterior, log, known) * places.size
         return float((here + 100 * wrong) / truth.size)
 
     return (
         lambda posterior: combine(posterior, float((truth[rest] != often).sum())),
-        lambda posterior: combine(posterior, rest.size * (1 - 1 / answers.n_classes)),
+        lambda posterior: combine(posterior, rest.size * (1 - 1 / log.n_classes)),
     )
 
 
 def show_car(path: Path, reference: Path, trials: int) -> None:
-    """Table 3: mean label errors over trials."""
+    """Table 3: mea label errors over trials."""
     if importlib.util.find_spec("sklearn") is None:
-        raise SystemExit("the annotators of this table are scikit-learn's; install it")
+        raise SystemExit("the workers of this table are scikit-learn's; install it")
     published = read_published(reference)
     data, truth = read_car(path)
     theirs: list[dict[str, float]] = []
@@ -153,21 +151,21 @@ def show_car(path: Path, reference: Path, trials: int) -> None:
     for trial in range(trials):
         rng = np.random.default_rng([trial, 3])
         labels, actual = draw_labels(data, truth, rng)
-        task, worker = np.nonzero(rng.random(labels.shape) < ANSWERED)
+        task, worker = np.nonzero(rng.random(labels.shape) < LABELLED)
         table = {"task": task, "worker": worker, "label": labels[task, worker]}
-        answers = read_answers(table, classes=range(len(CLASSES)))
-        score, score_ties = measure(answers, actual)
-        found = {name: run_baseline(name, answers) for name in BASELINES if name not in BINARY}
+        log = read_labels(table, classes=range(len(CLASSES)))
+        score, score_ties = measure(log, actual)
+        found = {name: run_baseline(name, log) for name in BASELINES if name not in BINARY}
         theirs.append({name: score(one.posterior) for name, one in found.items() if one})
-        on_answers = {
-            name: (score_ties if how == "majority" else score)(aggregate(answers, how).posterior)
-            for name, how in ON_ANSWERS.items()
+        on_labels = {
+            name: (score_ties if how == "majority" else score)(aggregate(log, how).posterior)
+            for name, how in ON_LABELS.items()
         }
-        pairs = count_worker_pairs(answers.block, answers.n_workers, answers.n_classes).normalise()
+        pairs = count_worker_pairs(log.block, log.n_workers, log.n_classes).normalise()
         for share, part in MISSING.items():
-            posteriors = run_on_pairs(answers, hide_pairs(pairs, part, rng))
+            posteriors = run_on_pairs(log, hide_pairs(pairs, part, rng))
             on_pairs = {name: score(posterior) for name, posterior in posteriors.items()}
-            ours[share].append(on_pairs | on_answers)
+            ours[share].append(on_pairs | on_labels)
     for share in MISSING:
         columns = {
             "published": published["ds-3", f"car N=1352 M=10 K=4 miss={share}"],

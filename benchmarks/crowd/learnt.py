@@ -1,14 +1,14 @@
-"""Label errors where annotators are classifiers of real samples, next to majority vote's.
+"""Label errors where workers are classifiers of real samples, next to majority vote's.
 
     python -m benchmarks.crowd.learnt ../shared/data [--seeds 4] [--first 0]
 
 prints what `stress` prints, of logs whose tasks are samples of nltcs and plants: a class is what two or more
-variables of a sample are, an annotator a naive Bayes classifier that sees some of the others and was trained on few
-samples, some of them mislabelled. Annotators who see the same make the same mistakes: no generator of ours says how
-answers depend on each other. Logs on which majority vote errs on less than 3 % or more than 60 % are left out.
+variables of a sample are, a worker a naive Bayes classifier that sees some of the others and was trained on few
+samples, some of them mislabelled. Workers who see the same make the same mistakes: no generator of ours says how
+labels depend on each other. Logs on which majority vote errs on less than 3 % or more than 60 % are left out.
 
-They are harder than those of `stress`: no matrix says what annotators know. No constant was chosen on them; that
-the default keeps its two kinds of tasks, and is no average of several fits, was confirmed by others like them.
+They are harder than those of `stress`: no matrix says what workers know. No constant was chosen on them; that
+the default keeps its two subclasses of tasks, and is no average of several fits, was confirmed by others like them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PARTS = ("train", "valid", "test")
 RAREST = 0.02
 """Least share of a class."""
 MISLABELLED = 0.1
-"""Share of an annotator's training samples with a random label."""
+"""Share of a worker's training samples with a random label."""
 LIMITS = (3.0, 60.0)
-"""Errors of majority vote between which logs are told, per cent."""
+"""Errors of majority vote between which logs are used, per cent."""
 
 
 def read_samples(folder: Path, name: str) -> np.ndarray:
@@ -54,11 +54,11 @@ def draw_classes(
 
 
 def assign(
-    n_tasks: int, n_workers: int, n_answers: float, rng: np.random.Generator
+    n_tasks: int, n_workers: int, n_labels: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Task and worker of each answer: some workers are busier than others."""
+    """Task and worker of each label: some workers are busier than others."""
     activity = rng.dirichlet(np.full(n_workers, rng.choice([0.5, 2.0, 20.0])))
-    numbers = int(n_answers) + (rng.random(n_tasks) < n_answers % 1)
+    numbers = int(n_labels) + (rng.random(n_tasks) < n_labels % 1)
     # Gumbel noise: an order of the workers for each task, the busy ones first
     keys = np.log(activity) + rng.gumbel(size=(n_tasks, n_workers))
     order = np.argsort(-keys, axis=1)
@@ -71,16 +71,16 @@ def draw_log(
     n_tasks: int,
     n_workers: int,
     n_classes: int,
-    n_answers: float,
+    n_labels: float,
     rng: np.random.Generator,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Columns task, worker, label, and the class of every task."""
     classes, others = draw_classes(samples, n_classes, rng)
     shuffled = rng.permutation(len(samples))
-    items, training = shuffled[:n_tasks], shuffled[n_tasks:]
-    task, worker = assign(n_tasks, n_workers, n_answers, rng)
+    chosen, training = shuffled[:n_tasks], shuffled[n_tasks:]
+    task, worker = assign(n_tasks, n_workers, n_labels, rng)
     label = np.zeros(task.size, np.int64)
-    # how alike annotators are: how many variables they see, and whether the same ones
+    # how alike workers are: how many variables they see, and whether the same ones
     least = rng.integers(2, 5)
     most = least + rng.integers(1, 8)
     fame = rng.dirichlet(np.full(others.size, rng.choice([0.1, 0.5, 5.0]))) + 1e-9
@@ -95,14 +95,14 @@ def draw_log(
         taught = np.where(rng.random(n_trained) < MISLABELLED, noise, classes[shown])
         known = np.eye(n_classes)[taught]
         odds = (known.T @ samples[shown][:, seen] + 0.5) / (known.sum(axis=0) + 1.0)[:, None]
-        mine_seen = samples[items[task[mine]]][:, seen]
+        mine_seen = samples[chosen[task[mine]]][:, seen]
         logs = mine_seen @ np.log(odds).T + (1 - mine_seen) @ np.log1p(-odds).T
         logs += np.log(known.sum(axis=0) + 1.0)
         if rng.random() < guessing:
-            # answers as often as each class is probable
+            # gives labels as often as each class is probable
             logs += rng.gumbel(size=logs.shape)
         label[mine] = logs.argmax(axis=1)
-    return {"task": task, "worker": worker, "label": label}, classes[items]
+    return {"task": task, "worker": worker, "label": label}, classes[chosen]
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def main() -> None:
                 rng = np.random.default_rng([seed, place, *name.encode()])
                 n_tasks, n_workers, n_classes, n_labels, _ = sizes
                 table, truth = draw_log(samples, n_tasks, n_workers, n_classes, n_labels, rng)
-                row: Row = {"shape": shape, "flavour": name, "seed": seed} | compare(table, truth)
+                row: Row = {"shape": shape, "scenario": name, "seed": seed} | compare(table, truth)
                 rows += [row] if LIMITS[0] <= row["majority"] <= LIMITS[1] else []
     show(rows)
 

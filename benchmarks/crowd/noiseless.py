@@ -1,32 +1,32 @@
-"""Exact pairs of annotators, some of them hidden: what the factorisation alone can do, and what any could."""
+"""Exact pairs of workers, some of them hidden: what the factorisation alone can do, and what any could."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import expm
 
-from pmflib.crowd.co_occurrence import MomentMethod, fit_pairs
-from pmflib.solvers.crowd.annotator_model import Annotators
+from pmflib.crowd.co_occurrence import fit_worker_pairs
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.synthetic.label_logs import Version, draw_published_crowd
 
-STEPS, SETTLING = 6000, 1000
+STEPS, BURN_IN = 6000, 1000
 """Steps among exact factorisations, and how many of them only find their size."""
 
 
 def measure_noiseless(
-    method: MomentMethod, hidden: float, version: Version, rng: np.random.Generator
+    method: str, hidden: float, version: Version, rng: np.random.Generator
 ) -> float:
     """Mean squared error of a method, by equation (19) of the paper.
 
     Parameters
     ----------
     method
-        Of `fit_moments`.
+        As for `fit_worker_pairs`.
     hidden
         Share of the pairs that are hidden.
     version
-        Of `draw_published_crowd`.
+        As for `draw_published_crowd`.
     rng
         Draws the crowd, and what is hidden.
     """
@@ -38,12 +38,12 @@ def measure_noiseless(
     blocks = (crowd.confusion[first] * crowd.prior) @ crowd.confusion[second].transpose(0, 2, 1)
     pairs = WorkerPairs(first, second, blocks, np.full(first.size, 1), n)
 
-    def judge(found: Annotators) -> float:
+    def judge(found: CrowdModel) -> float:
         scaled = found.confusion * found.prior
         model = scaled[first] @ found.confusion[second].transpose(0, 2, 1)
         return float((blocks * np.log(model)).sum())
 
-    found = fit_pairs(pairs, np.full(n, 1), method, judge=judge, rng=rng)
+    found = fit_worker_pairs(pairs, np.full(n, 1), method, judge=judge, rng=rng)
     assert found.prior.size == n_classes
     return crowd.measure(found.prior, found.confusion)
 
@@ -51,14 +51,14 @@ def measure_noiseless(
 def measure_freedom(version: Version, rng: np.random.Generator) -> tuple[float, float]:
     """Mean squared errors of a random exact factorisation of all pairs, and of the mean of them all.
 
-    Exact pairs leave the turns of the nonnegative root open that keep it nonnegative: nothing in the pairs tells one
-    from another. They are walked at random from the truth on. Were all as probable, their mean would have the least
-    expected error.
+    Exact pairs leave the rotations of the nonnegative root open that keep it nonnegative: nothing in the pairs
+    distinguishes them. They are walked at random from the truth on. Were all as probable, their mean would have the
+    least expected error.
     """
     crowd = draw_published_crowd(1, rng, version=version)
     n, n_classes = crowd.confusion.shape[:2]
     root = (crowd.confusion * np.sqrt(crowd.prior)).reshape(-1, n_classes)
-    turn, total = np.eye(n_classes), np.zeros((n_classes, n_classes))
+    rotation, total = np.eye(n_classes), np.zeros((n_classes, n_classes))
     size, taken, errors = 0.05, 0, []
 
     def measure(found: np.ndarray) -> float:
@@ -69,14 +69,14 @@ def measure_freedom(version: Version, rng: np.random.Generator) -> tuple[float, 
 
     for step in range(STEPS):
         noise = rng.normal(0, size, (n_classes, n_classes))
-        tried = turn @ expm(noise - noise.T)
+        tried = rotation @ expm(noise - noise.T)
         if (root @ tried).min() >= 0:
-            turn, taken = tried, taken + 1
-        if step < SETTLING and step % 50 == 49:
+            rotation, taken = tried, taken + 1
+        if step < BURN_IN and step % 50 == 49:
             size, taken = size * (1.5 if taken > 20 else 0.67), 0
-        elif step >= SETTLING:
-            total += turn
+        elif step >= BURN_IN:
+            total += rotation
             if step % 25 == 0:
-                errors.append(measure(turn))
+                errors.append(measure(rotation))
     left, _, right = np.linalg.svd(total)
     return float(np.mean(errors)), measure(left @ right)

@@ -1,4 +1,4 @@
-"""Other people's Dawid-Skene on the same answers."""
+"""Other people's Dawid-Skene on the same labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.em.peers import Timer, slope, timed
-from pmflib.crowd import Answers
+from pmflib.crowd import LabelLog
 
 __all__ = ["CROWD_KIT", "make_crowd_kit", "make_frame", "make_scipy", "run_crowd_kit", "timed"]
 
@@ -28,46 +28,46 @@ CROWD_KIT = (
 """Its methods for labels."""
 
 CROWD_KIT_TASKS = 10_000
-"""crowd-kit works on data frames: fewer tasks show its time per answer."""
+"""crowd-kit works on data frames: fewer tasks show its time per label."""
 
 
 def make_frame(tasks: Any, workers: Any, labels: Any) -> Any:
-    """Data frame of answers, as crowd-kit takes it."""
+    """Data frame of labels, as crowd-kit takes it."""
     import pandas as pd
 
     return pd.DataFrame({"task": tasks, "worker": workers, "label": labels})
 
 
-def run_crowd_kit(name: str, answers: Answers) -> np.ndarray | None:
+def run_crowd_kit(name: str, log: LabelLog) -> np.ndarray | None:
     """Labels of a crowd-kit method with its own defaults, (n_tasks, n_classes); None, said aloud, if it fails."""
     if importlib.util.find_spec("crowdkit") is None:
         return None
     import crowdkit.aggregation
 
-    rows = np.repeat(np.arange(answers.n_tasks), np.diff(answers.block.indptr))
-    workers, labels = np.divmod(answers.block.indices, answers.n_classes)
+    rows = np.repeat(np.arange(log.n_tasks), np.diff(log.block.indptr))
+    workers, labels = np.divmod(log.block.indices, log.n_classes)
     try:
         found = getattr(crowdkit.aggregation, name)().fit_predict(make_frame(rows, workers, labels))
     except (ValueError, RuntimeError, FloatingPointError, AttributeError) as error:
         print(f"crowd-kit {name} does not run here: {str(error).splitlines()[0][:80]}")
         return None
-    places = found.reindex(np.arange(answers.n_tasks)).to_numpy()
-    return np.asarray(places[:, None] == np.arange(answers.n_classes), dtype=float)
+    places = found.reindex(np.arange(log.n_tasks)).to_numpy()
+    return np.asarray(places[:, None] == np.arange(log.n_classes), dtype=float)
 
 
 def make_scipy(levels: np.ndarray, n_levels: int, n_classes: int) -> Timer:
     """Timer of a pass by two products with the one-hot CSR matrix."""
     n_tasks = len(levels)
     indptr = np.arange(n_tasks + 1) * levels.shape[1]
-    answers = scipy.sparse.csr_matrix(
+    one_hot = scipy.sparse.csr_matrix(
         (np.ones(levels.size), levels.ravel(), indptr), shape=(n_tasks, n_levels)
     )
-    transposed = answers.T.tocsr()
+    transposed = one_hot.T.tocsr()
     confusion = np.random.default_rng(2).random((n_levels // n_classes, n_classes, n_classes))
     logs = np.log(confusion / confusion.sum(axis=1, keepdims=True)).reshape(n_levels, n_classes)
 
     def work() -> None:
-        scores = answers @ logs
+        scores = one_hot @ logs
         scores -= scores.max(axis=1, keepdims=True)
         posterior = np.exp(scores)
         posterior /= posterior.sum(axis=1, keepdims=True)
@@ -78,7 +78,7 @@ def make_scipy(levels: np.ndarray, n_levels: int, n_classes: int) -> Timer:
 
 
 def make_crowd_kit(workers: np.ndarray, labels: np.ndarray) -> Timer | None:
-    """Timer of a pass of crowd-kit's DawidSkene, scaled to all answers; None where it is not installed."""
+    """Timer of a pass of crowd-kit's DawidSkene, scaled to all labels; None where it is not installed."""
     if importlib.util.find_spec("crowdkit") is None:
         return None
     from crowdkit.aggregation import DawidSkene

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.crowd import Answers
+from pmflib.crowd import LabelLog
 
 Numbers = Mapping[str, float]
 """A number for each method."""
@@ -67,18 +67,18 @@ def read_published(path: Path) -> dict[tuple[str, str], dict[str, float]]:
     return published
 
 
-def find_wrong(posterior: np.ndarray, answers: Answers, truth: Mapping[Any, Any]) -> np.ndarray:
+def find_wrong(posterior: np.ndarray, log: LabelLog, truth: Mapping[Any, Any]) -> np.ndarray:
     """What each task counts as wrong, (n_tasks,), in per cent; ties in part."""
-    classes = np.array(answers.classes.to_pylist())
-    actual = np.array([truth[task] for task in answers.tasks.to_pylist()])
+    classes = np.array(log.classes.to_pylist())
+    actual = np.array([truth[task] for task in log.tasks.to_pylist()])
     top = posterior >= posterior.max(axis=1, keepdims=True) - 1e-12
     hit = (top & (classes == actual[:, None])).sum(axis=1)
     return np.asarray(100 * (1 - hit / top.sum(axis=1)))
 
 
-def find_error(posterior: np.ndarray, answers: Answers, truth: Mapping[Any, Any]) -> float:
+def find_error(posterior: np.ndarray, log: LabelLog, truth: Mapping[Any, Any]) -> float:
     """Per cent of wrong labels, ties counted in part."""
-    return float(find_wrong(posterior, answers, truth).mean())
+    return float(find_wrong(posterior, log, truth).mean())
 
 
 def show(title: str, columns: Mapping[str, Numbers], *, digits: str = ".2f") -> None:

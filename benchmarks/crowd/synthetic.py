@@ -17,9 +17,9 @@ from benchmarks.crowd.published_tables import (
     read_published,
     show,
 )
-from pmflib.crowd import Answers, aggregate, read_answers
-from pmflib.crowd.aggregation import fit_annotators
-from pmflib.solvers.crowd.annotator_model import Annotators, Rule
+from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.crowd.aggregation import fit_crowd_model
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.synthetic.label_logs import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
@@ -37,23 +37,22 @@ ON_PAIRS: dict[str, Any] = {"RobSymNMF": "robust", "DesSymNMF": "designated"}
 TRUTH = "EM from the truth"
 
 
-def measure_methods(crowd: Crowd, answers: Answers) -> dict[str, float]:
+def measure_methods(crowd: Crowd, log: LabelLog) -> dict[str, float]:
     """Mean squared error of each method of ours, and of passes from the truth on."""
     errors = {}
     for name, (how, options) in METHODS.items():
-        found = aggregate(answers, how, **options)
+        found = aggregate(log, how, **options)
         errors[name] = crowd.measure(found.prior, found.confusion)
-    rule = Rule(strength=0.0, variational=False, votes=False)
-    start = Annotators(crowd.prior, crowd.confusion, 0.0, rule)
-    best = fit_annotators(answers, rule, start=start, **SETTLED)[0].annotators
+    start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
+    best = fit_crowd_model(log, start, **SETTLED)[0].model
     return errors | {TRUTH: crowd.measure(best.prior, best.confusion)}
 
 
-def measure_baselines(crowd: Crowd, answers: Answers) -> dict[str, float]:
+def measure_baselines(crowd: Crowd, log: LabelLog) -> dict[str, float]:
     """Mean squared error of the baselines that estimate confusion matrices."""
     errors = {}
     for name in WITH_CONFUSION:
-        found = run_baseline(name, answers)
+        found = run_baseline(name, log)
         assert found is not None
         assert found.prior is not None
         assert found.confusion is not None
@@ -83,9 +82,9 @@ def show_synthetic(reference: Path, trials: int) -> None:
             for trial in range(trials):
                 rng = np.random.default_rng([trial, n])
                 crowd = draw_published_crowd(n, rng, version=version)
-                answers = read_answers(crowd.answers, classes=range(crowd.prior.size))
-                mine.append(measure_methods(crowd, answers))
-                theirs.append(measure_baselines(crowd, answers))
+                log = read_labels(crowd.log, classes=range(crowd.prior.size))
+                mine.append(measure_methods(crowd, log))
+                theirs.append(measure_baselines(crowd, log))
             paper = published["ds-7", f"synthetic M=25 K=3 p=0.3 N={n}"]
             again = {name: values[place] for name, values in AGAIN_SYNTHETIC.items()}
             columns = {

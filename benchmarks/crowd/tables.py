@@ -7,11 +7,11 @@
 
 prints tables 4, 5 (bluebird, dog) and 9 (labelme), and the same for jn-product and all workers of dog; table 7;
 table 6; table 3. "Published" is the paper; "again" the released code, run by us under GNU Octave; "recomputed" other
-people's methods on the same answers, from `baselines` and, where it is installed, crowd-kit; "ours" this package.
+people's methods on the same labels, from `baselines` and, where it is installed, crowd-kit; "ours" this package.
 "s.e." is the standard error of a mean over trials, which is large where few of them have most of the error; below a
 table of real logs, of the difference of two methods over the tasks. "each" matches columns with classes for every
-annotator by itself, as the released code does on real data. "-EM" of ours goes on from co-occurrences, from the votes,
-or with classes cut anew, as the passes from each make the answers likelier.
+worker by itself, as the released code does on real data. "-EM" of ours goes on from co-occurrences, from the votes,
+or with classes split and merged, as the passes from each make the labels likelier.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.crowd.car import show_car
 from benchmarks.crowd.peers import CROWD_KIT, run_crowd_kit
 from benchmarks.crowd.published_tables import AGAIN, OURS, average, find_wrong, read_published, show
 from benchmarks.crowd.synthetic import show_noiseless, show_synthetic
-from pmflib.crowd import Answers, aggregate, read_answers
+from pmflib.crowd import LabelLog, aggregate, read_labels
 
 STARTS = {"TensorADMM": 5, "Spectral-D&S": 5}
 """Random starts that the error of a baseline is the mean of."""
@@ -45,36 +45,38 @@ LOGS = {
 """Folder, how many of the busiest workers, and table and column."""
 
 
-def read_log(folder: Path, name: str, busiest: int | None = None) -> tuple[Answers, dict[Any, Any]]:
-    """Answers, and the true label of each task."""
+def read_log(
+    folder: Path, name: str, busiest: int | None = None
+) -> tuple[LabelLog, dict[Any, Any]]:
+    """LabelLog, and the true label of each task."""
     if name == "labelme":
         codes = np.loadtxt(folder / name / "answers.txt", dtype=int)
         task, worker = np.nonzero(codes >= 0)
         truth = np.loadtxt(folder / name / "LabelMe_Z_train.txt").astype(int)
         table = {"task": task, "worker": worker, "label": codes[task, worker]}
-        return read_answers(table), dict(enumerate(truth))
+        return read_labels(table), dict(enumerate(truth))
     if name == "jn-product":
         with gzip.open(folder / name / "answer.csv.gz", "rt") as lines:
             columns = list(zip(*list(csv.reader(lines))[1:], strict=True))
         with (folder / name / "truth.csv").open() as lines:
             known = dict(list(csv.reader(lines))[1:])
-        return read_answers(dict(zip(("task", "worker", "label"), columns, strict=True))), known
+        return read_labels(dict(zip(("task", "worker", "label"), columns, strict=True))), known
     task, worker, label = np.loadtxt(folder / name / f"{name}.txt", dtype=int).T
     if busiest is not None:
         kept = np.argsort(-np.bincount(worker), kind="stable")[:busiest]
         there = np.isin(worker, kept)
         task, worker, label = task[there], worker[there], label[there]
     known = dict(np.loadtxt(folder / name / f"{name}_truth.txt", dtype=int))
-    return read_answers({"task": task, "worker": worker, "label": label}), known
+    return read_labels({"task": task, "worker": worker, "label": label}), known
 
 
-def recompute(answers: Answers, truth: Mapping[Any, Any]) -> dict[str, np.ndarray]:
+def recompute(log: LabelLog, truth: Mapping[Any, Any]) -> dict[str, np.ndarray]:
     """What other people's methods get wrong; the range over random starts is printed where there is one."""
     wrong = {}
     for name in BASELINES:
         starts = range(STARTS.get(name, 1))
-        found = [run_baseline(name, answers, seed) for seed in starts]
-        each = [find_wrong(one.posterior, answers, truth) for one in found if one is not None]
+        found = [run_baseline(name, log, seed) for seed in starts]
+        each = [find_wrong(one.posterior, log, truth) for one in found if one is not None]
         if each:
             wrong[name] = np.mean(each, axis=0)
         errors = [one.mean() for one in each]
@@ -83,9 +85,9 @@ def recompute(answers: Answers, truth: Mapping[Any, Any]) -> dict[str, np.ndarra
                 f"{name}: {min(errors):.2f} to {max(errors):.2f} % over {len(each)} random starts"
             )
     for name in CROWD_KIT:
-        posterior = run_crowd_kit(name, answers)
+        posterior = run_crowd_kit(name, log)
         if posterior is not None:
-            wrong[f"crowd-kit {name}"] = find_wrong(posterior, answers, truth)
+            wrong[f"crowd-kit {name}"] = find_wrong(posterior, log, truth)
     return wrong
 
 
@@ -95,7 +97,7 @@ def compare(wrong: Mapping[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     return {name: (gap.mean(), gap.std() / gap.size**0.5) for name, gap in pairs.items()}
 
 
-def tell_better(gaps: Mapping[str, tuple[float, float]]) -> None:
+def print_better(gaps: Mapping[str, tuple[float, float]]) -> None:
     """Print by how much methods err less than the default, and how much of that may be chance."""
     for name, (gap, error) in sorted(gaps.items(), key=lambda row: row[1][0]):
         if gap < 0:
@@ -109,10 +111,10 @@ def show_real(data: Path, reference: Path) -> None:
     gaps: dict[str, dict[str, tuple[float, float]]] = {}
     for title, (name, busiest, key) in LOGS.items():
         print(f"\n{title}")
-        answers, truth = read_log(data, name, busiest)
-        theirs = recompute(answers, truth)
+        log, truth = read_log(data, name, busiest)
+        theirs = recompute(log, truth)
         ours = {
-            method: find_wrong(aggregate(answers, how, **options).posterior, answers, truth)
+            method: find_wrong(aggregate(log, how, **options).posterior, log, truth)
             for method, (how, options) in OURS.items()
         }
         gaps[title] = compare(theirs | ours)
@@ -124,7 +126,7 @@ def show_real(data: Path, reference: Path) -> None:
             "ours": {name: errors[title][name] for name in ours},
         }
         show(f"{title}: label error, %", columns)
-        tell_better(gaps[title])
+        print_better(gaps[title])
     for dog in ("dog", "dog, all workers"):
         logs = ("bluebird", dog, "labelme", "jn-product")
         means = average(errors[name] for name in logs)
@@ -136,7 +138,7 @@ def show_real(data: Path, reference: Path) -> None:
         print(f"\nbest first: {', '.join(list(ordered)[:5])}")
         show(f"mean over {', '.join(logs)}, %", split)
         # logs have tasks of their own: variances of the means add up
-        tell_better(
+        print_better(
             {
                 name: (
                     float(np.mean([gaps[log][name][0] for log in logs])),

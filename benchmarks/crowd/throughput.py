@@ -1,10 +1,10 @@
 """Ten million labels from Parquet to true labels with ``pmf crowd``, and a pass next to other implementations.
 
-    python -m benchmarks.crowd.throughput [--tasks 1000000] [--workers 2400] [--answers 10] [--classes 3]
+    python -m benchmarks.crowd.throughput [--tasks 1000000] [--workers 2400] [--labels 10] [--classes 3]
 
 prints wall time and peak memory (all processes) of the command, its label error next to majority vote's, and process
 CPU time per pass of ours, a SciPy CSR form and crowd-kit, in one process, timed in turn. Those passes have a state for
-each class; the default's, with two kinds of tasks, is timed beside them.
+each class; the default's, with two subclasses of tasks, is timed beside them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.crowd import peers
 from pmflib.blocks import SparseBlock
-from pmflib.crowd.passes import evaluate_blocks, weigh_levels
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks
 from pmflib.crowd.votes import add_votes
-from pmflib.solvers.crowd.annotator_model import Rule, update_annotators
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.solvers.crowd.shrinkage import update_crowd_model
 
 
 def draw(
-    n_tasks: int, n_workers: int, n_answers: int, n_classes: int, seed: int = 0
+    n_tasks: int, n_workers: int, n_labels: int, n_classes: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Workers and labels, (n_tasks, n_answers) each, and the truth; workers drawn with replacement of near misses."""
+    """Workers and labels, (n_tasks, n_labels) each, and the truth; workers drawn with replacement of near misses."""
     rng = np.random.default_rng(seed)
     truth = rng.choice(n_classes, n_tasks, p=rng.dirichlet(np.full(n_classes, 8.0)))
     noise = rng.dirichlet(np.ones(n_classes), (n_workers, n_classes))
@@ -44,16 +45,16 @@ def draw(
     # by worker and true class
     confusion = skill * np.eye(n_classes) + (1 - skill) * noise
     # distinct workers: a random first one, and random strides
-    steps = rng.integers(1, n_workers // n_answers, (n_tasks, n_answers))
+    steps = rng.integers(1, n_workers // n_labels, (n_tasks, n_labels))
     workers = np.cumsum(steps, axis=1) % n_workers
     workers = (workers + rng.integers(n_workers, size=(n_tasks, 1))) % n_workers
     edges = np.cumsum(confusion, axis=2)[workers, truth[:, None]][..., :-1]
-    labels = (rng.random((n_tasks, n_answers, 1)) > edges).sum(axis=2)
+    labels = (rng.random((n_tasks, n_labels, 1)) > edges).sum(axis=2)
     return workers, labels, truth
 
 
 def write(path: Path, workers: np.ndarray, labels: np.ndarray) -> None:
-    """Write answers in random order, as text columns."""
+    """Write labels in random order, as text columns."""
     order = np.random.default_rng(1).permutation(workers.size)
     tasks = np.repeat(np.arange(len(workers)), workers.shape[1])[order]
     table = pa.table(
@@ -106,25 +107,28 @@ def find_errors(output: Path, labels: np.ndarray, truth: np.ndarray) -> dict[str
 
 
 def compare_passes(workers: np.ndarray, labels: np.ndarray, repeats: int) -> dict[str, float]:
-    """Median CPU time of a pass over the same answers, ns per answer."""
+    """Median CPU time of a pass over the same labels, ns per label."""
     n_workers, n_classes = int(workers.max()) + 1, int(labels.max()) + 1
     levels = np.sort(workers * n_classes + labels, axis=1).astype(np.int32)
     indptr = np.arange(len(levels) + 1, dtype=np.int64) * levels.shape[1]
     block = add_votes(SparseBlock(indptr, levels.ravel()), n_classes)
 
-    def make_ours(rule: Rule) -> Callable[[], float]:
-        n_states = rule.kinds * n_classes
+    def make_ours(annotator_model: AnnotatorModel) -> Callable[[], float]:
+        n_states = annotator_model.n_subclasses * n_classes
         mass = np.random.default_rng(2).random((n_workers * n_classes, n_states))
-        annotators = update_annotators(mass, np.ones(n_states), rule)
+        model = update_crowd_model(mass, np.ones(n_states), annotator_model)
 
         def ours() -> None:
-            found = evaluate_blocks([block], *weigh_levels(annotators))
-            update_annotators(found.level_mass, found.state_mass, rule)
+            found = evaluate_blocks([block], LogWeights.from_model(model, with_votes=True))
+            update_crowd_model(found.level_mass, found.state_mass, annotator_model)
 
         ours()
         return peers.timed(ours)
 
-    timers = {"pmflib": make_ours(Rule()), "two kinds": make_ours(Rule(kinds=2))}
+    timers = {
+        "pmflib": make_ours(AnnotatorModel()),
+        "two subclasses": make_ours(AnnotatorModel(n_subclasses=2)),
+    }
     timers["scipy"] = peers.make_scipy(levels, n_workers * n_classes, n_classes)
     if crowd_kit := peers.make_crowd_kit(workers, labels):
         timers["crowd-kit"] = crowd_kit
@@ -140,26 +144,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, value in (("tasks", 1_000_000), ("workers", 2400), ("answers", 10), ("classes", 3)):
+    for name, value in (("tasks", 1_000_000), ("workers", 2400), ("labels", 10), ("classes", 3)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    sizes = (options.tasks, options.workers, options.answers, options.classes)
+    sizes = (options.tasks, options.workers, options.labels, options.classes)
     workers, labels, truth = draw(*sizes)
     with tempfile.TemporaryDirectory() as name:
-        path, output = Path(name) / "answers.parquet", Path(name) / "crowd"
+        path, output = Path(name) / "labels.parquet", Path(name) / "crowd"
         write(path, workers, labels)
         facts = run_command(path, output)
         facts |= find_errors(output, labels, truth)
-    print(f"{facts['answers']:,} answers, {facts['tasks']:,} tasks, {facts['workers']:,} workers")
+    print(f"{facts['labels']:,} labels, {facts['tasks']:,} tasks, {facts['workers']:,} workers")
     print(f"wall time {facts['seconds']:.1f} s, peak {facts['peak_bytes'] / 1e9:.2f} GB")
     print(f"passes {facts['passes']}, converged {facts['converged']}")
     print(f"label error {facts['error']:.4f}, majority vote {facts['error_majority']:.4f}")
     passes = compare_passes(workers, labels, options.repeats)
     for peer, spent in passes.items():
         ratio = spent / passes["pmflib"]
-        print(f"pass: {peer:10} {spent:10.1f} ns per answer, {ratio:8.1f} times ours")
+        print(f"pass: {peer:10} {spent:10.1f} ns per label, {ratio:8.1f} times ours")
     if options.json:
         options.json.write_text(json.dumps({**facts, "passes_ns": passes}, indent=1))
 

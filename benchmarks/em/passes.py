@@ -1,4 +1,4 @@
-"""EM passes and scoring next to other implementations, one thread, process CPU time, everything timed in turn.
+"""EM passes and scoring next to other implementations, one thread, process CPU time, all timed alternately.
 
     python -m benchmarks.em.passes [--plants plants.train.data.gz] [--json em.json] [--short]
 
@@ -97,17 +97,17 @@ class Report:
             self.failures.append(name)
 
 
-def time_in_turn(
+def time_alternately(
     timers: Mapping[str, peers.Timer],
     repeats: int,
     pick: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
-    """Medians over rounds in which every timer has its turn; the first round is not counted."""
+    """Medians over rounds in which every timer runs once; the first round is not counted."""
     times: dict[str, list[float]] = {name: [] for name in timers}
-    for turn in range(repeats + 1):
+    for number in range(repeats + 1):
         for name, timer in timers.items():
             seconds = timer()
-            if turn:
+            if number:
                 times[name].append(seconds)
     return {name: pick(values) for name, values in times.items()}
 
@@ -162,7 +162,7 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
             timers, missing = peers.collect(makers)
             absent.update(missing)
             # a loaded machine only adds to times
-            times = time_in_turn(timers, repeats, min if short else statistics.median)
+            times = time_alternately(timers, repeats, min if short else statistics.median)
             mine, limit = times.pop(OURS), times.pop(LIMIT)
             report.add(f"{name}, {iterate}", mine / len(codes) * 1e9, "ns per row")
             report.add(f"{name}, {iterate}: share of the limit", limit / mine, "")
@@ -176,9 +176,9 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
             key: peers.timed(partial(make_pass, block, offsets, model))
             for key, model in models.items()
         }
-        turn = time_in_turn(both, 2 * repeats + 1)
+        medians = time_alternately(both, 2 * repeats + 1)
         label = f"{name}, late / initial"
-        report.judge(label, turn["late"] / turn["initial"], MAX_LATE, at_most=True)
+        report.judge(label, medians["late"] / medians["initial"], MAX_LATE, at_most=True)
     print(*sorted(absent), sep="\n")
 
 
@@ -259,7 +259,7 @@ def run_labels(report: Report, repeats: int, short: bool) -> None:
                 LIMIT: partial(time_limit, block, offsets, model),
             }
         )
-        times = time_in_turn(timers, repeats, min if short else statistics.median)
+        times = time_alternately(timers, repeats, min if short else statistics.median)
         name = f"dawid-skene, {n_workers} workers, {size} labels"
         report.add(name, times[OURS] / n_labels * 1e9, "ns per label")
         report.add(f"{name}: share of the limit", times[LIMIT] / times[OURS], "")
@@ -302,7 +302,7 @@ def run_plants(report: Report, path: Path, repeats: int, ranks: Sequence[int]) -
         if rank == 50:
             makers["stepmix"] = partial(peers.time_stepmix, codes, 50, (2, 12), len(codes))
         timers, absent = peers.collect(makers)
-        times = time_in_turn(timers, repeats)
+        times = time_alternately(timers, repeats)
         name = f"plants, rank {rank}"
         if rank == 50:
             report.judge(
@@ -319,16 +319,16 @@ def run_plants(report: Report, path: Path, repeats: int, ranks: Sequence[int]) -
 
 
 def run_scoring(report: Report, repeats: int) -> None:
-    """Answers per second of a model of 30 variables, rank 20."""
+    """Rows scored per second by a model of 30 variables, rank 20."""
     codes = draw_codes(200_000, 30, 5, 20, 1.0)
     schema = pmf.Schema.from_cardinalities([5] * 30)
     model = pmf.JointPMF(*draw_start(schema.offsets, 20), schema)
-    questions: dict[str, Callable[[], Any]] = {
+    scores: dict[str, Callable[[], Any]] = {
         "log_prob": lambda: model.log_prob(codes),
         "posterior": lambda: model.posterior(codes),
         "predict_proba": lambda: model.predict_proba(codes, 0),
     }
-    times = time_in_turn({name: peers.timed(ask) for name, ask in questions.items()}, repeats)
+    times = time_alternately({name: peers.timed(score) for name, score in scores.items()}, repeats)
     for name, seconds in times.items():
         report.add(f"scoring, {name}", len(codes) / seconds / 1e6, "million rows per s")
 

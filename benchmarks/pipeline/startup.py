@@ -71,9 +71,10 @@ CALLS = {
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
-    "annotators": (
-        "from pmflib.solvers.crowd.annotator_model import Rule, update_annotators",
-        "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
+    "crowd model": (
+        "from pmflib.solvers.crowd.annotator_model import AnnotatorModel",
+        "from pmflib.solvers.crowd.shrinkage import update_crowd_model",
+        "update_crowd_model(rng.random((60, 3)), np.ones(3), AnnotatorModel()).take_logs()",
     ),
     "EM pass": (
         "from pmflib.synthetic.planted_models import planted_factors;"

@@ -34,7 +34,7 @@ COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
 """Names of the columns by default."""
 NOTE = (
     "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em], [crowd], [cluster] "
-    "and seed count; schema.json is written anew from the answers"
+    "and seed count; schema.json is written anew from the labels"
 )
 
 
@@ -42,7 +42,7 @@ def crowd(
     path: Annotated[
         str | None,
         typer.Argument(
-            help="Answers: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
+            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
         ),
     ] = None,
     output: Annotated[
@@ -55,7 +55,10 @@ def crowd(
         str | None, typer.Option(help="Column that names the worker.", show_default="worker")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column that holds the answer.", show_default="label")
+        str | None,
+        typer.Option(
+            help="Column that holds the label that the worker gave.", show_default="label"
+        ),
     ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Labels that there are: a,b,c.", show_default="all")
@@ -75,19 +78,19 @@ def crowd(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of what is drawn.", show_default="0")
+        int | None, typer.Option(min=0, help="Seed of what is drawn.", show_default="0")
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help="Of CSV files; \\t is a tab.", show_default=",")
+        str | None, typer.Option(help="Delimiter of CSV files; \\t is a tab.", show_default=",")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the true labels of tasks that many workers have answered; Parquet.
+    """Find the true labels of tasks that many workers have labelled; Parquet.
 
-    Run it again with the same --output after answers have come in: files that were read before are not read again. A
+    Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
     """
     given: dict[str, Any] = {
@@ -116,7 +119,7 @@ def crowd(
     if as_json:
         print_json(facts)
         return
-    for key in ("tasks", "answers", "workers", "classes", "prior", "passes", "converged"):
+    for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
         out.print(f"{key}: {facts[key]}", markup=False, highlight=False)
     out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}", markup=False)
     if "quarantine" in facts:
@@ -127,7 +130,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> None:
     """Write a configuration for the options given."""
     if "source.path" not in given:
         raise ConfigError(
-            f"no PATH is given, and there is no {str(file)!r} that names one; say where the answers are"
+            f"no PATH is given, and there is no {str(file)!r} that names one; say where the labels are"
         )
     source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
     crowd = make_crowd(_take(given, "crowd"))
@@ -152,8 +155,8 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
     """Refuse options that say something else than the configuration that is there."""
     if config.source.layout != "long":
         raise ConfigError(
-            f"source.layout of {str(file)!r} is {config.source.layout!r}; answers are laid out 'long': give --output "
-            "another folder, or fix the file"
+            f"source.layout of {str(file)!r} is {config.source.layout!r}; label logs are laid out 'long': give "
+            "--output another folder, or correct the file"
         )
     for field, value in given.items():
         known: Any = attrgetter(field)(config)
@@ -168,7 +171,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 
 def _hand_over(found: Path, output: Path) -> None:
-    """Copy labels and workers from the store to where a person looks for them."""
+    """Copy labels and workers from the store to the folder that was named."""
     shutil.rmtree(output / "labels", ignore_errors=True)
     shutil.copytree(found / "labels", output / "labels")
     shutil.copyfile(found / "workers.parquet", output / "workers.parquet")

@@ -48,7 +48,7 @@ def demo(
     if as_json:
         print_json(facts)
         return
-    from flows.tables import make_facts_tables, make_table
+    from flows.fact_tables import make_facts_tables, make_table
 
     for table in make_facts_tables(facts):
         out.print(table)
@@ -61,7 +61,7 @@ def demo(
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
-    from flows.tables import make_labels_table, make_table
+    from flows.fact_tables import make_labels_table, make_table
     from pmflib.store.run_records import name_labelling, read_run
     from tasks.stage import open_store
 

@@ -201,7 +201,7 @@ class CrowdConfig(_Section):
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
     tol: Annotated[float, Field(ge=0)] = 1e-4
-    """Stop when a pass moves less than this share of the labels between classes."""
+    """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Labels that may be given; by default all that were given."""
 

@@ -1,9 +1,10 @@
 """Which kernel counts a block: a cost rule. All of them give the same integers, so it decides on time alone.
 
 ``scatter``
-    Plain numba, compiled in a moment: the oracle of the tests, small jobs, and wherever vector code does not compile.
+    One pass into the whole table, compiled in a moment: the oracle of the tests, and small jobs.
 ``planes``
-    Bit planes: the time depends on levels, not on what is observed. For dense blocks.
+    Bit planes in vector code: the time depends on levels, not on what is observed. For dense blocks; where vector code
+    does not work, the scatter counts them.
 ``tiles``
     Scatter into tiles: the time depends on what is observed, not on the levels. For sparse blocks, and for dense blocks
     where little is observed.
@@ -12,21 +13,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock, SparseBlock
-from pmflib.kernels.llvm.fallback import vector_code_works
+from pmflib.blocks import Block, DenseBlock
+from pmflib.kernels.pair_checks import is_compiled, planes_work
 
 Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
 TILE_ROWS = 65_535
 """Rows that the tiles count between two visits to the table."""
 SAMPLED_ROWS = 256
-"""Rows looked at to see how much is observed."""
+"""Rows in which observed cells are counted, at most about twice as many."""
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
 COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
@@ -67,7 +67,15 @@ class CountingWork:
 
 
 def measure_work(block: Block, offsets: IntArray) -> CountingWork:
-    """Look at evenly spaced rows of a block."""
+    """Measure evenly spaced rows of a block.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    """
     n_levels, n_variables = int(offsets[-1]), offsets.size - 1
     n_planes = None
     step = max(1, block.n_rows // SAMPLED_ROWS)
@@ -102,7 +110,7 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
 
     Returns
     -------
-    Of the methods that can count it.
+    Costs by method, of the methods that can count it.
 
     Notes
     -----
@@ -119,7 +127,7 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
     if work.sparse:
         costs["tiles"] = work.n_rows * tiles + sweep
     elif work.n_planes is not None:
-        find = 20 + 0.3 * work.n_variables + 2 * work.n_held
+        find = 5 + 0.45 * work.n_variables
         costs["tiles"] = work.n_rows * (find + tiles) + sweep
         products = 0.0006 * work.n_planes**2
         costs["planes"] = work.n_rows * (0.04 * work.n_levels + products) + table
@@ -156,40 +164,4 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
         return "scatter"
     if _saved[best] < COMPILE_NS[best] and not is_compiled(best):
         return "scatter"
-    return best if isinstance(block, SparseBlock) or is_usable(best) else "scatter"
-
-
-@cache
-def is_compiled(method: Method) -> bool:
-    """Whether code of a method's largest kernel was on disk when first asked."""
-    try:
-        if method == "planes":
-            from pmflib.kernels.planes import add_codes as kernel
-        else:
-            from pmflib.kernels.tiles import fill_tile as kernel
-    except ImportError:
-        return False
-    from pmflib.kernels.llvm.saved_code import has_saved_code
-
-    return has_saved_code(kernel)
-
-
-@cache
-def is_usable(method: Method) -> bool:
-    """Whether the vector code of a method may be used, and compiles under the numba installed, and is right."""
-    return vector_code_works("counting", lambda: _counts_right(method))
-
-
-def _counts_right(method: Method) -> bool:
-    codes, offsets = np.array([[0, 1], [1, -1], [0, 0]], np.int8), np.array([0, 2, 4])
-    if method == "planes":
-        from pmflib.kernels.planes import add_planes
-
-        table = np.zeros((4, 4), np.int64)
-        add_planes(codes, offsets, table)
-        right = [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-        return bool((table == right).all())
-    from pmflib.kernels.held import find_held
-
-    found = [part.tolist() for part in find_held(codes, offsets)]
-    return found == [[0, 2, 3, 5], [0, 3, 1, 0, 2]]
+    return best if best == "tiles" or planes_work() else "scatter"

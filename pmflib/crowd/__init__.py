@@ -1,6 +1,6 @@
-"""Crowdsourced labels: answers of many annotators in, true labels and every annotator's confusion matrix out.
+"""Crowdsourced labels: labels of many workers in, true labels and every worker's confusion matrix out.
 
-The same model as everything else: a variable is an annotator, a sample an item, a latent state a class.
+The same model as everything else: a variable is a worker, a sample a task, a latent state a class.
 """
 
 from pmflib.crowd.aggregation import aggregate
@@ -10,16 +10,16 @@ from pmflib.crowd.estimators import (
     MajorityVote,
     OneCoinDawidSkene,
 )
-from pmflib.crowd.label_log import Answers, read_answers
+from pmflib.crowd.label_log import LabelLog, read_labels
 from pmflib.crowd.true_labels import Aggregation
 
 __all__ = [
     "Aggregation",
-    "Answers",
     "CrowdAggregator",
     "DawidSkene",
+    "LabelLog",
     "MajorityVote",
     "OneCoinDawidSkene",
     "aggregate",
-    "read_answers",
+    "read_labels",
 ]

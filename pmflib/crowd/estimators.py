@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.crowd.aggregation import Method, aggregate
+from pmflib.crowd.aggregation import aggregate
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.errors import PmfError
@@ -21,7 +21,7 @@ class CrowdAggregator:
     n_iter
         Limit of passes, at least 1.
     tol
-        Share of the answers that a pass may still move between classes.
+        Share of the labels that a pass may still move between classes.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class CrowdAggregator:
     priors_
         Series by label: probabilities.
     errors_
-        Frame by worker and answered label, a column for each true label: probabilities of answers.
+        Frame by worker and label given, a column for each true label: probabilities of labels.
     skills_
         Series by worker: accuracy.
     result_
@@ -43,14 +43,14 @@ class CrowdAggregator:
     Attributes are pandas objects, and need pandas; tasks are sorted.
     """
 
-    method: Method = "auto"
+    method: str = "auto"
 
     def __init__(self, n_iter: int = MAX_PASSES, tol: float = TOLERANCE) -> None:
         self.n_iter = n_iter
         self.tol = tol
 
     def fit(self, data: object) -> CrowdAggregator:
-        """Aggregate the answers.
+        """Aggregate a label log.
 
         Parameters
         ----------
@@ -101,10 +101,10 @@ class CrowdAggregator:
 
     @property
     def errors_(self) -> Any:
-        """Probability of a worker's answer (row) to a task of some true label (column)."""
-        answers = self._result.answers
+        """Probability of a worker's label (row) for a task of some true label (column)."""
+        log = self._result.log
         rows = _pandas().MultiIndex.from_product(
-            [answers.workers.to_pylist(), answers.classes.to_pylist()], names=["worker", "label"]
+            [log.workers.to_pylist(), log.classes.to_pylist()], names=["worker", "label"]
         )
         flat = np.ascontiguousarray(self._result.confusion).reshape(len(rows), -1)
         return _pandas().DataFrame(flat, index=rows, columns=self._index("label"))
@@ -116,27 +116,27 @@ class CrowdAggregator:
         return self.result_
 
     def _index(self, name: str) -> Any:
-        answers = self._result.answers
-        names = {"task": answers.tasks, "worker": answers.workers, "label": answers.classes}[name]
+        log = self._result.log
+        names = {"task": log.tasks, "worker": log.workers, "label": log.classes}[name]
         return _pandas().Index(names.to_pylist(), name=name)
 
 
 class DawidSkene(CrowdAggregator):
     """Dawid-Skene by maximum likelihood, from the votes on: as crowd-kit's class of this name."""
 
-    method: Method = "dawid_skene"
+    method: str = "dawid_skene"
 
 
 class OneCoinDawidSkene(CrowdAggregator):
     """One probability of being right per worker."""
 
-    method: Method = "one_coin"
+    method: str = "one_coin"
 
 
 class MajorityVote(CrowdAggregator):
     """Shares of the votes; of equals, the first label wins."""
 
-    method: Method = "majority"
+    method: str = "majority"
 
 
 def _pandas() -> Any:

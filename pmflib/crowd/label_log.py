@@ -1,4 +1,4 @@
-"""Tables of answers (task, worker, label) to blocks of level indices, and what does not fit to quarantine."""
+"""Tables of labels (task, worker, label) to blocks of level indices, and what does not fit to quarantine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ OnUnknown: TypeAlias = Literal["quarantine", "error"]
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Answers as codes.
+class LabelLog:
+    """Labels as codes.
 
     Parameters
     ----------
     block
-        Tasks as rows; an answer is the level ``worker * n_classes + class``. An unanswered task is an empty row.
+        Tasks as rows; a label is the level ``worker * n_classes + class``. A task without a label is an empty row.
     tasks, workers, classes
         Arrow arrays: what rows, workers and classes are called, sorted.
     quarantine
-        Arrow table of the answers set aside: row (from 0), task, worker, label, reason.
+        Arrow table of the labels set aside: row (from 0), task, worker, label, reason.
     """
 
     block: SparseBlock
@@ -58,31 +58,31 @@ class Answers:
         return len(self.classes)
 
 
-def read_answers(
+def read_labels(
     table: object,
     *,
     classes: Sequence[Any] | None = None,
     on_repeated: OnRepeated = "last",
     on_unknown: OnUnknown = "quarantine",
-) -> Answers:
-    """Encode a table of answers.
+) -> LabelLog:
+    """Encode a table of labels.
 
     Parameters
     ----------
     table
         Columns task, worker and label: a pandas frame, an Arrow table or batch, or a mapping of columns. An empty label
-        is no answer, but its task is known.
+        is none, but its task is known.
     classes
         Labels that there are; None takes all that were given.
     on_repeated
-        Several answers of one worker to one task: the last or the first counts, the others go to quarantine; or stop.
+        Several labels of one worker for one task: the last or the first counts, the others go to quarantine; or stop.
     on_unknown
-        A label that is not among ``classes``: its answer goes to quarantine; or stop.
+        A label that is not among ``classes``: its row goes to quarantine; or stop.
 
     Raises
     ------
     SchemaError
-        If a column is absent, there is no label at all, or an answer does not fit and the policy is to stop.
+        If a column is absent, there is no label at all, or a row does not fit and the policy is to stop.
     PmfError
         If a policy is unknown.
     """
@@ -103,17 +103,17 @@ def read_answers(
         )
     n_workers, n_classes = len(worker[1]), len(label[1])
     if not n_classes:
-        raise SchemaError("no row has a label: pass answers, or the classes that there are")
-    answered = np.flatnonzero((reason == 0) & (label[0] >= 0))
-    kept = _keep_one(task[0][answered] * n_workers + worker[0][answered], on_repeated)
-    repeated = np.ones(answered.size, bool)
+        raise SchemaError("no row has a label: pass labels, or the classes that there are")
+    labelled = np.flatnonzero((reason == 0) & (label[0] >= 0))
+    kept = _keep_one(task[0][labelled] * n_workers + worker[0][labelled], on_repeated)
+    repeated = np.ones(labelled.size, bool)
     repeated[kept] = False
-    _set_aside(reason, answered[repeated], "repeated")
-    rows = answered[kept]
+    _set_aside(reason, labelled[repeated], "repeated")
+    rows = labelled[kept]
     levels = (worker[0][rows] * n_classes + label[0][rows]).astype(np.int32)
     ends = np.cumsum(np.bincount(task[0][rows], minlength=len(task[1])))
     block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
-    return Answers(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
+    return LabelLog(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
 
 
 _UNKNOWN = -2
@@ -173,14 +173,14 @@ def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
 
 
 def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
-    """Place of the answer that counts for each key, by key."""
+    """Place of the label that counts for each key, by key."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     changes = ordered[1:] != ordered[:-1]
     if on_repeated == "error" and not changes.all():
         n_repeated = int((~changes).sum())
         raise SchemaError(
-            f"{n_repeated} answers repeat a task and worker; pass on_repeated='last' or 'first'"
+            f"{n_repeated} labels repeat a task and worker; pass on_repeated='last' or 'first'"
         )
     if not keys.size:
         return order

@@ -1,60 +1,92 @@
-"""Where passes over label logs begin: the likeliest of a given start, the votes, and both with classes cut anew."""
+"""Where passes start: the likeliest of a given crowd model, the votes, and both with classes split and merged.
+
+Short runs of passes from several starts are compared, and the likeliest goes on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import combinations
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, count
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from pmflib.arrays import FloatArray
-from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, Evaluate
-from pmflib.crowd.screening import Keep, Recall, forget, make_run
-from pmflib.solvers.crowd.annotator_model import Annotators
-
-SCREENING = 50
-"""Passes from each start, before the likeliest goes on; after ten, one that ends higher may still be behind."""
-ROUNDS = 5
-"""Limit of how often classes are cut anew."""
-HALVINGS = 2
-"""Random halvings of each class that are tried."""
-MARGIN = 1.0
-"""Nats by which all answers must be likelier from another start for it to be preferred."""
-APART = 0.5
-"""Standard deviation of the logarithms that tell the halves of a class apart at first."""
+from pmflib.crowd.e_step import Evaluate
+from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 
-def begin_passes(
+@dataclass(frozen=True)
+class Screening:
+    """Parameters of the comparison of starts; tests/crowd/test_likeliest_start.py has crowds that need them.
+
+    Parameters
+    ----------
+    n_passes
+        Passes from each start before they are compared: after ten, one that ends higher may still be behind.
+    max_rounds
+        Limit of how often classes are split and merged.
+    n_splits
+        Random splits of each class that are tried.
+    margin
+        Nats by which all labels must be likelier from another start for it to be preferred.
+    split_spread
+        Standard deviation of the logarithms by which the halves of a class differ at first.
+    """
+
+    n_passes: int = 50
+    max_rounds: int = 5
+    n_splits: int = 2
+    margin: float = 1.0
+    split_spread: float = 0.5
+
+
+SCREENING = Screening()
+
+
+class Checkpoints(Protocol):
+    """Where short runs are kept, numbered in the order in which they are made: a killed search goes on from there."""
+
+    def load(self, run: int) -> CrowdFit | None:
+        """Give back the passes of a run that were saved last, to the same bits; None if there are none."""
+
+    def save(self, run: int, fit: CrowdFit) -> None:
+        """Save the passes of a run; called after each of them."""
+
+
+def find_likeliest_start(
     evaluate: Evaluate,
-    start: Annotators,
+    model: CrowdModel,
     rng: np.random.Generator,
     *,
     max_passes: int = MAX_PASSES,
     tol: float = TOLERANCE,
-    keep: Keep = forget,
-    recall: Recall = forget,
+    checkpoints: Checkpoints | None = None,
 ) -> CrowdFit:
-    """Make the first passes, from where they make the answers likeliest.
+    """Make the first passes, from where they make the labels likeliest.
 
-    50 passes are made from the start, and 50 from the shares of the votes. Of where the likelier of them have come to,
-    each class is split in two at random, twice, and of the others those two are merged whose merging costs least; 50
-    passes are made from each. The likeliest go on, and so forth, until no cut is likelier than going on without.
+    50 passes are made from the model, and 50 from the shares of the votes. From where the likelier of them end, each
+    class is split in two at random, twice, and those two of the others are merged whose merging costs least; 50 passes
+    are made from each of these. The likeliest goes on, and so forth, until no such change is likelier than going on
+    without.
 
     Parameters
     ----------
     evaluate
-        Statistics of the items.
-    start
-        Annotators, such as from `fit_moments`.
+        Statistics of all tasks.
+    model
+        Crowd model, such as from `fit_worker_pairs`.
     rng
         Draws how the halves of a class differ.
     max_passes, tol
-        Of the passes that these begin; as for `run_passes`.
-    keep, recall
-        As for `make_run`.
+        Limits of the passes that these begin; as for `run_passes`.
+    checkpoints
+        Where the runs are kept; None keeps none.
 
     Returns
     -------
@@ -62,9 +94,9 @@ def begin_passes(
 
     Notes
     -----
-    Passes climb to the nearest maximum. Co-occurrences of few answers are noise, and passes from the votes do better.
+    Passes climb to the nearest maximum. Co-occurrences of few labels are noise, and passes from the votes do better.
     With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
-    of there, but cutting anew does. It takes three classes.
+    of there, but splitting and merging does. It takes three classes.
 
     50 passes for each start; and up to five times, most often once, 100 for each class and 50 for going on. They are
     fewer where passes settle before.
@@ -74,74 +106,93 @@ def begin_passes(
     Biernacki, Celeux, Govaert (2003), Computational Statistics & Data Analysis 41, for short runs from several starts;
     Ueda, Nakano, Ghahramani, Hinton (2000), Neural Computation 12, for splitting and merging.
     """
-    first = min(SCREENING, max_passes)
+    numbers = count(1)
 
-    run = make_run(evaluate, start, tol, keep=keep, recall=recall)
-    here = _take_likeliest([run(start, first), run(None, first)])
-    for _ in range(ROUNDS):
-        stay = run(here, min(len(here.moved) + SCREENING, max_passes))
-        cuts = [_match_classes(run(cut, first)) for cut in _cut_classes(stay.annotators, rng)]
-        here = _take_likeliest([stay, *cuts])
-        if here is stay:
+    def run(start: CrowdFit | None, n_passes: int) -> CrowdFit:
+        """Make passes from a start, or from the votes."""
+        number = next(numbers)
+        saved = None if checkpoints is None else checkpoints.load(number)
+        if saved is not None:
+            start = saved
+        elif start is None:
+            sizes = model.n_workers, model.n_classes
+            start = start_from_votes(evaluate, *sizes, model.annotator_model)
+        return run_passes(
+            evaluate,
+            start,
+            max_passes=min(n_passes, max_passes),
+            tol=tol,
+            on_pass=None if checkpoints is None else partial(checkpoints.save, number),
+        )
+
+    first = SCREENING.n_passes
+    best = _take_likeliest([run(CrowdFit.from_model(model), first), run(None, first)])
+    for _ in range(SCREENING.max_rounds):
+        longer = run(best, best.n_passes + first)
+        changed = [
+            _match_classes(run(CrowdFit.from_model(start), first))
+            for start in _split_and_merge(longer.model, rng)
+        ]
+        best = _take_likeliest([longer, *changed])
+        if best is longer:
             break
-    return here
+    return best
 
 
 def _take_likeliest(fits: Sequence[CrowdFit]) -> CrowdFit:
-    """The fit that makes the answers likeliest; the first if no other does by a margin."""
-    best = max(fits, key=_weigh)
-    return best if _weigh(best) > _weigh(fits[0]) + MARGIN else fits[0]
+    """The fit that makes the labels likeliest; the first if no other does by a margin."""
+    best = max(fits, key=_total_log_likelihood)
+    ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
+    return best if ahead else fits[0]
 
 
-def _weigh(fit: CrowdFit) -> float:
-    """Log-likelihood of all items, nats."""
-    return fit.log_likelihoods[-1] * float(fit.annotators.states.sum())
+def _total_log_likelihood(fit: CrowdFit) -> float:
+    """Log-likelihood of all tasks before the last pass, nats."""
+    return fit.log_likelihoods[-1] * float(fit.model.states.sum())
 
 
-def _cut_classes(known: Annotators, rng: np.random.Generator) -> Iterator[Annotators]:
-    """Annotators with each class split in turn, and its second half in the place of one of two others, merged."""
-    mass, states = known.mass, known.states
+def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
+    """Models with one class after the other split, its second half in the place of one of two others, merged."""
+    mass, states = model.mass, model.states
     costs = {
         pair: _cost_merging(mass, states, *pair) for pair in combinations(range(states.size), 2)
     }
-    for split in np.repeat(range(states.size if states.size > 2 else 0), HALVINGS):
+    for split in np.repeat(range(states.size if states.size > 2 else 0), SCREENING.n_splits):
         kept, freed = min((pair for pair in costs if split not in pair), key=costs.__getitem__)
         new, sizes = mass.copy(), states.copy()
         new[:, :, kept] += mass[:, :, freed]
         sizes[kept] += states[freed]
-        drawn = rng.normal(0.0, APART, mass.shape[:2])
+        drawn = rng.normal(0.0, SCREENING.split_spread, mass.shape[:2])
         new[:, :, split] = _tilt(mass[:, :, split] / 2, drawn)
         new[:, :, freed] = _tilt(mass[:, :, split] / 2, -drawn)
         sizes[[split, freed]] = states[split] / 2
-        yield replace(known, mass=new, states=sizes)
+        yield replace(model, mass=new, states=sizes)
 
 
 def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) -> float:
-    """How much likelier, in nats, answers and classes are with two classes apart."""
+    """How much likelier, in nats, labels and classes are with two classes than with one for both."""
 
-    def measure(answers: FloatArray, size: float) -> float:
-        totals = answers.sum(axis=1)
-        return float(
-            xlogy(answers, answers).sum() - xlogy(totals, totals).sum() + xlogy(size, size)
-        )
+    def measure(labels: FloatArray, size: float) -> float:
+        totals = labels.sum(axis=1)
+        return float(xlogy(labels, labels).sum() - xlogy(totals, totals).sum() + xlogy(size, size))
 
     first, second = mass[:, :, one], mass[:, :, other]
-    apart = measure(first, states[one]) + measure(second, states[other])
-    return apart - measure(first + second, states[one] + states[other])
+    separate = measure(first, states[one]) + measure(second, states[other])
+    return separate - measure(first + second, states[one] + states[other])
 
 
-def _tilt(answers: FloatArray, logs: FloatArray) -> FloatArray:
-    """As many answers of each annotator, (n_annotators, n_classes), of some kinds more and of some fewer."""
-    tilted = answers * np.exp(logs)
+def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
+    """As many labels of each worker, (n_workers, n_classes), but more of some classes and fewer of others."""
+    tilted = labels * np.exp(logs)
     totals = tilted.sum(axis=1, keepdims=True)
-    ratio = answers.sum(axis=1, keepdims=True) / np.where(totals > 0, totals, 1.0)
+    ratio = labels.sum(axis=1, keepdims=True) / np.where(totals > 0, totals, 1.0)
     return np.asarray(tilted * ratio)
 
 
 def _match_classes(fit: CrowdFit) -> CrowdFit:
-    """Put the classes in the order in which annotators are best on the whole: halves of a class have no name yet."""
-    known = fit.annotators
-    gains = np.einsum("mac,m->ac", known.confusion, known.mass.sum(axis=(1, 2)))
+    """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    model = fit.model
+    gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
     columns = linear_sum_assignment(-gains)[1]
-    ordered = replace(known, mass=known.mass[:, :, columns], states=known.states[columns])
-    return replace(fit, annotators=ordered, answers=fit.answers[:, columns])
+    ordered = replace(model, mass=model.mass[:, :, columns], states=model.states[columns])
+    return replace(fit, model=ordered, label_mass=fit.label_mass[:, columns])

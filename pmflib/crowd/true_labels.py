@@ -9,34 +9,34 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.crowd.label_log import Answers
+from pmflib.crowd.label_log import LabelLog
 from pmflib.errors import PmfError
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """Answers, aggregated.
+    """A label log, aggregated.
 
     Parameters
     ----------
-    answers
-        What was aggregated.
+    log
+        The labels that workers gave.
     posterior
         float64 of shape (n_tasks, n_classes): probability of each class.
     prior
         float64 of shape (n_classes,).
     confusion
-        float64 of shape (n_workers, n_classes, n_classes): PMF of a worker's answers (second axis) by true class
+        float64 of shape (n_workers, n_classes, n_classes): PMF of a worker's labels (second axis) by true class
         (third).
     method
-        How it was done.
+        Name of the method.
     n_passes
         EM passes made.
     converged
-        Whether they were enough.
+        Whether they were enough: they moved less than the tolerance.
     """
 
-    answers: Answers
+    log: LabelLog
     posterior: FloatArray
     prior: FloatArray
     confusion: FloatArray
@@ -52,38 +52,38 @@ class Aggregation:
 
     @property
     def confidence(self) -> FloatArray:
-        """Probability of the label that was chosen, (n_tasks,)."""
+        """Probability of the class that was chosen, (n_tasks,)."""
         return np.asarray(self.posterior[np.arange(self.codes.size), self.codes])
 
     @property
     def labels(self) -> pa.Table:
-        """A row per task: task, label, confidence, n_answers."""
+        """A row per task: task, label, confidence, n_labels."""
         return pa.table(
             {
-                "task": self.answers.tasks,
-                "label": self.answers.classes.take(pa.array(self.codes)),
+                "task": self.log.tasks,
+                "label": self.log.classes.take(pa.array(self.codes)),
                 "confidence": self.confidence,
-                "n_answers": np.diff(self.answers.block.indptr),
+                "n_labels": np.diff(self.log.block.indptr),
             }
         )
 
     @property
     def accuracy(self) -> FloatArray:
-        """Probability that a worker answers right to an item drawn at random, (n_workers,)."""
+        """Probability that a worker labels a task drawn at random right, (n_workers,)."""
         right = np.diagonal(self.confusion, axis1=1, axis2=2)
         return np.asarray(right @ self.prior)
 
     @property
     def workers(self) -> pa.Table:
-        """A row per worker: worker, accuracy, n_answers."""
-        owners = self.answers.block.indices // self.answers.n_classes
-        n_answers = np.bincount(owners, minlength=self.answers.n_workers)
+        """A row per worker: worker, accuracy, n_labels."""
+        owners = self.log.block.indices // self.log.n_classes
+        n_labels = np.bincount(owners, minlength=self.log.n_workers)
         return pa.table(
-            {"worker": self.answers.workers, "accuracy": self.accuracy, "n_answers": n_answers}
+            {"worker": self.log.workers, "accuracy": self.accuracy, "n_labels": n_labels}
         )
 
     def ask_again(self, n_tasks: int) -> pa.Table:
-        """List the tasks whose label is least certain: where one more answer is worth most.
+        """List the tasks whose label is least certain: where one more label is worth most.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Votes: how many annotators answered each class, beside who answered what."""
+"""Votes: how many workers gave each label to a task, beside who gave which."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pmflib.blocks import SparseBlock
 from pmflib.em.row_tables import find_maxima
 
 MOST_VOTES = 127
-"""Votes of one item for one class are told apart up to this number."""
-HALF = 0.5
-"""Votes that every class is given beforehand."""
-PROMPT = 40.0
-"""Nats by which a class without a vote is ruled out of the shares of votes."""
-DIGITS = 4
-"""Classes whose votes are put into one integer at a time."""
+"""Most votes of one task for one class that are distinguished: more count as so many."""
+PSEUDO_VOTES = 0.5
+"""Votes that every class is given beforehand: half a vote, as Jeffreys' prior would."""
+VOTE_GAIN = 40.0
+"""Nats by which a class with a vote is ahead of one without, in the shares of votes: more than rounding keeps."""
+PACKED_CLASSES = 4
+"""Number of classes whose votes are packed into one integer at a time: each takes 7 bits of 64."""
 
 
 @dataclass(frozen=True, eq=False)
 class VotedBlock:
-    """Items with their votes: items with as many votes for each class are a stratum, and have the same prior.
+    """Tasks with their votes: tasks with as many votes for each class are a stratum, and have the same prior.
 
     Parameters
     ----------
-    answers
-        Items as rows, answers as levels ``annotator * n_classes + class``.
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
     strata
-        int32 of shape (n_rows,): stratum of each item.
+        int32 of shape (n_rows,): stratum of each task.
     tallies
-        int64 of shape (n_strata, n_classes): votes of the items of each stratum, at most ``MOST_VOTES``.
+        int64 of shape (n_strata, n_classes): votes of the tasks of each stratum, at most ``MOST_VOTES``.
     """
 
-    answers: SparseBlock
+    labels: SparseBlock
     strata: StrataArray
     tallies: IntArray
 
@@ -47,15 +47,15 @@ class VotedBlock:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.answers.nbytes + self.strata.nbytes + self.tallies.nbytes
+        return self.labels.nbytes + self.strata.nbytes + self.tallies.nbytes
 
     def weigh_strata(self, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weights of the classes in every stratum, the largest 0, (n_strata, n_classes), and what was taken out of it.
+        """Log-weights of the classes in every stratum, the largest 0, (n_strata, n_classes), and the largest before.
 
         Parameters
         ----------
         gains
-            As from `weigh_votes`.
+            Log-weight of a class by its number of votes, as from `weigh_votes`.
         """
         weights = gains[self.tallies]
         peaks = find_maxima(weights)
@@ -63,13 +63,13 @@ class VotedBlock:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """Items in every stratum, float64 of shape (n_strata,)."""
-        counts = np.bincount(self.strata, self.answers.weights, minlength=len(self.tallies))
+        """Number of tasks in every stratum, float64 of shape (n_strata,)."""
+        counts = np.bincount(self.strata, self.labels.weights, minlength=len(self.tallies))
         return counts.astype(np.float64)
 
 
 def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
-    """Votes for each class, int64 of shape (n_rows, n_classes)."""
+    """Votes of each task for each class, int64 of shape (n_rows, n_classes)."""
     rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
     places = rows * n_classes + block.indices % n_classes
     votes: IntArray = np.bincount(places, minlength=block.n_rows * n_classes)
@@ -77,20 +77,20 @@ def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
 
 
 def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
-    """Put items in strata by their votes; strata are in the order of their tallies.
+    """Put tasks in strata by their votes; strata are in the order of their tallies.
 
     Parameters
     ----------
     block
-        Items as rows, answers as levels ``annotator * n_classes + class``.
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
     n_classes
         Number of classes.
     """
     votes = np.minimum(tally_votes(block, n_classes), MOST_VOTES)
     base = int(votes.max(initial=0)) + 1
     strata, first = np.zeros(block.n_rows, np.int64), np.zeros(0, np.int64)
-    for start in range(0, n_classes, DIGITS):
-        for column in votes[:, start : start + DIGITS].T:
+    for start in range(0, n_classes, PACKED_CLASSES):
+        for column in votes[:, start : start + PACKED_CLASSES].T:
             strata = strata * base + column
         # as few bits as they take: short integers are sorted faster
         keys = strata.astype(np.min_scalar_type(int(strata.max(initial=0))))
@@ -99,15 +99,20 @@ def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
 
 
 def weigh_votes(weight: float) -> FloatArray:
-    """Weight of a class by its number of votes, nats: it is as probable as its share of the votes, to a power.
+    """Log-weight of a class by its number of votes, nats: it is as probable as its share of the votes, to a power.
+
+    Parameters
+    ----------
+    weight
+        The power, at least 0.
 
     Returns
     -------
     float64 of shape (MOST_VOTES + 1,), the first 0.
     """
-    return np.asarray(weight * np.log((np.arange(MOST_VOTES + 1) + HALF) / HALF))
+    return np.asarray(weight * np.log((np.arange(MOST_VOTES + 1) + PSEUDO_VOTES) / PSEUDO_VOTES))
 
 
 def share_votes() -> FloatArray:
-    """Weight of a class under which an item's posterior is its shares of the votes, as `weigh_votes`."""
-    return np.concatenate([[0.0], PROMPT + np.log(np.arange(1, MOST_VOTES + 1))])
+    """Log-weight of a class under which a task's posterior is its shares of the votes, as `weigh_votes`."""
+    return np.concatenate([[0.0], VOTE_GAIN + np.log(np.arange(1, MOST_VOTES + 1))])

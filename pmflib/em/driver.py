@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class PassState(Protocol):
-    """Where EM stands: enough to continue from, to the same bits."""
+    """State of EM: enough to continue from, to the same bits."""
 
     @property
     def parameters(self) -> Any:

@@ -11,8 +11,9 @@ from pmflib.blocks import Block, DenseBlock
 from pmflib.hashing import HashArray, mix_hashes
 
 MIN_ROWS = 256
-"""Smaller blocks are left as they are."""
+"""Least number of rows of a block that is merged: smaller ones are left as they are."""
 SAMPLE_ROWS = 4096
+"""Rows, about, of the sample that decides whether all are compared."""
 WORTH_BELOW = 0.8
 """Share of distinct rows below which merging pays: it costs about as much as one or two EM passes."""
 
@@ -20,7 +21,8 @@ WORTH_BELOW = 0.8
 def merge_duplicates(block: Block) -> Block:
     """Merge equal rows, if enough of them are equal.
 
-    A sample of rows is looked at first, then all of them. The result depends on the block's samples alone.
+    A sample of rows is hashed first, and all of them where that sample has enough equal rows. The result depends on the
+    block's samples alone.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import DenseBlock
 from pmflib.em.duplicates import merge_duplicates
-from pmflib.em.members import estimate_gain, merge_each, merge_scores
+from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import (
     EMStatistics,
     ScoreBlock,
@@ -20,6 +20,7 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.running.processors import count_processors
+from pmflib.selection.comparison import estimate_gain
 
 BLOCK_WORK = 20_000_000
 """Observed cells times rank in a block, about: some milliseconds of work, which is worth a thread."""

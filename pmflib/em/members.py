@@ -17,7 +17,6 @@ from pmflib.em.checkpoint import load_state, save_state
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import Samples
 from pmflib.em.statistics import EMStatistics
-from pmflib.selection.comparison import estimate_gain as estimate_gain
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 

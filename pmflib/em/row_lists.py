@@ -47,7 +47,7 @@ class Entries:
     steps
         int32 of shape (n_variables,): entries between two codes of a variable.
     levels
-        int32 of shape (n_entries, group): levels that an entry stands for, -1 where none.
+        int32 of shape (n_entries, group): levels that an entry combines, -1 where none.
     """
 
     bases: ListArray
@@ -96,7 +96,7 @@ def iterate_lists(
 
     Yields
     ------
-    The rows of the block; their table rows, int32; where each row's begin and end in these, int64.
+    The rows of the block; their table rows, int32; places where each row's start and stop in these, int64.
     """
     if not layout.group and isinstance(block, SparseBlock):
         # the levels held are what the block is made of
@@ -114,7 +114,7 @@ def iterate_lists(
 
 
 Cut: TypeAlias = Callable[[int, int], tuple[tuple[Any, ...], int]]
-"""Given the first row and a number of rows: arrays that hold them, and where they start there."""
+"""Takes the first row and a number of rows; returns arrays that hold them, and the place of the first in these."""
 
 
 def _choose_lists(

@@ -114,7 +114,7 @@ class RowTables:
     def _allocate(
         self, n_strata: int, n_entries: int, width: int, n_panels: int
     ) -> tuple[FloatArray, ...]:
-        """Priors, table, and work space as `pmflib.kernels.em_arguments` has it."""
+        """Allocate priors, table, and work space as `pmflib.kernels.em_arguments` has it."""
         n_batch = max(1, min(MAX_BATCH, BATCH_BYTES // (self.padded * 8)) // 8) * 8
         sums = (n_batch * n_panels * width, n_batch * n_panels, n_batch, n_batch)
         tables = (n_strata * self.padded, n_entries * self.padded, (n_batch + 1) * self.padded)

@@ -189,7 +189,7 @@ def m_step(
     pseudo_counts
         Pseudo-counts.
     prior, factors
-        The model that the statistics were taken under: what nothing was learnt about keeps its value.
+        The model that the statistics were taken under: parameters without any mass keep their value.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
-from pmflib.em.members import estimate_gain, merge_each, merge_scores
+from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import (
     EMStatistics,
     ScoreBlock,
@@ -29,6 +29,7 @@ from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
+from pmflib.selection.comparison import estimate_gain
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class EMFit:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
         fit = self.sized_for(training)
         if fit.options.small:
-            # a pass over little is done here in less time than a worker takes to answer
+            # a pass over little is done here in less time than a message to a worker takes
             training = training.with_client(None)
             if isinstance(validation, StoredSamples):
                 validation = validation.with_client(None)
@@ -151,7 +151,7 @@ class EMFit:
         return recipe, self._report(recipe, model, state, starts)
 
     def _try_on_fold(self, codes: IntArray) -> tuple[Recipe, tuple[float, ...]]:
-        """What to do with all samples, and the held-out log-likelihoods where a fold was held out to find that."""
+        """Recipe for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
         settled = self.options.settle()
         if not self.options.is_open or self.made or not self.passes.max_passes:
             return settled, ()
@@ -160,7 +160,7 @@ class EMFit:
             note = f"nothing was held out: {len(codes)} samples are too few"
             return replace(settled, notes=(note,)), ()
         if is_plenty(n_observed, self.schema.n_levels, self.rank):
-            note = f"nothing was held out: {n_observed} answers leave nothing to choose"
+            note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
         is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
         held_out = self._load_held_out(codes[is_held_out])
@@ -188,7 +188,7 @@ class EMFit:
     def _report(
         self, recipe: Recipe, model: Parameters, state: EMState, starts: Starts
     ) -> FitResult:
-        """Turn the end of EM into a result."""
+        """Result of a fit from the state at the end of its EM."""
         method = f"{starts.name_methods(each for each, _ in recipe.starts)}+em"
         origin: dict[str, object] = {
             "method": method,
@@ -221,3 +221,20 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def summarise_fit(result: FitResult) -> dict[str, Any]:
+    """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
+    return {
+        "method": result.method,
+        "rank": result.model.rank,
+        "pseudo_count": result.model.origin["pseudo_count"],
+        "passes": len(result.loss_history),
+        "best_pass": result.best_pass,
+        "converged": result.converged,
+        "passes_saved": round(result.passes_saved),
+        "log_likelihood_per_row": list(result.log_likelihoods),
+        "held_out_per_row": list(result.held_out),
+        "notes": list(result.notes),
+        "comparisons": [each.to_json() for each in result.comparisons],
+    }

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.samples import Samples
+from pmflib.em.memory import plan_em
 from pmflib.em.stored import StoredSamples
 from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
@@ -17,6 +17,8 @@ from pmflib.fitting.recipes import Options
 from pmflib.fitting.starts import StoredCounts
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
+from pmflib.running.clients import count_threads
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 
 
@@ -151,18 +153,26 @@ def fit_em(
     return result
 
 
-def count_models(
-    samples: Samples, rank: int, start: str, pseudo_count: float | Literal["auto"], members: int
-) -> int:
-    """Largest number of models that `fit_em` would run side by side: what `pmflib.em.memory.plan_em` plans for.
+def plan_fit_em(
+    samples: StoredSamples,
+    rank: int,
+    *,
+    start: str = "auto",
+    pseudo_count: float | Literal["auto"] = "auto",
+    members: int = 1,
+) -> MemoryPlan:
+    """Plan the memory that `fit_em` would need on the workers of stored samples, without the samples.
 
     Parameters
     ----------
-    samples, rank, start, pseudo_count, members
+    samples
+        Training samples, with the client that they would be fitted with.
+    rank, start, pseudo_count, members
         As for `fit_em`.
     """
-    options = Options.make(start, pseudo_count, members, rank)
-    return options.fit_to(samples.n_observed, rank).n_models
+    options = Options.make(start, pseudo_count, members, rank).fit_to(samples.n_observed, rank)
+    n_threads = count_threads(samples.client)
+    return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models)
 
 
 def check_can_start(model: JointPMF) -> None:

@@ -59,8 +59,7 @@ class Starts:
     made
         Starts that were made before, by method: the first of each.
     methods
-        Names of the methods of ``made``, where these are not the start methods' own: "auto" stands for one that it has
-        chosen.
+        Names of what made them, where these are not the start methods' own: "auto" has chosen another method.
     """
 
     def __init__(

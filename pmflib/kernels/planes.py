@@ -1,4 +1,4 @@
-"""Pair counting by bit planes: a plane says, a bit a row, who holds a level; a pair is AND and number of ones.
+"""Pair counting by bit planes: a bit for each row that holds a level; a pair is AND and number of ones.
 
 A variable of I levels has I planes: one for each level but the last, and one of the rows where it is observed
 at all. Counts of the last level follow by subtraction, exactly, and where nobody is missing the plane of the
@@ -18,7 +18,7 @@ from pmflib.kernels.llvm.vectors import (
     count_tile,
     mask_equal,
     mask_least,
-    turn_strip,
+    transpose_strip,
 )
 
 CHUNK_ROWS = 16_384
@@ -32,11 +32,11 @@ GROUP_ROWS = LANES * STRIP_ROWS
 
 
 @compile_kernel()
-def turn_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
+def transpose_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
     """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
     for k in range(n_strips):
-        turn_strip(
+        transpose_strip(
             codes, start + k * STRIP_ROWS * stride, stride, strips[k * size : (k + 1) * size]
         )
 
@@ -65,7 +65,7 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
     for row in range(0, n_rows, GROUP_ROWS):
         n_strips = (min(GROUP_ROWS, n_rows - row) + STRIP_ROWS - 1) // STRIP_ROWS
         for start in range(0, n_variables, STRIP_VARIABLES):
-            turn_strips(codes, row * stride + start, stride, n_strips, strips)
+            transpose_strips(codes, row * stride + start, stride, n_strips, strips)
             for j in range(min(STRIP_VARIABLES, n_variables - start)):
                 first, last = offsets[start + j], offsets[start + j + 1] - 1
                 place = word + row // STRIP_ROWS

@@ -15,7 +15,6 @@ from pmflib.kernels.em_segments import (
     INNER,
     LONG,
     MARGIN,
-    OUTER,
     THRESHOLD,
     UNCOUNTED,
     make_repair_row,
@@ -117,12 +116,12 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
 
 
 def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any:
-    width, n_vectors, n_panels, plain = shape
+    width, n_vectors, n_panels, _ = shape
     panel = width * n_vectors
     padded = panel * n_panels
     divide, spread = lanes.divide, lanes.spread
 
-    @compile_kernel(*shape, **(OUTER if plain else UNCOUNTED))
+    @compile_kernel(*shape, **UNCOUNTED)
     def add_statistics(lists, weights, weighted, tables, work, masses):  # type: ignore[no-untyped-def]
         starts, totals, logs, scales = lists.starts, work.totals, work.logs, work.scales
         log_likelihood = 0.0
@@ -152,7 +151,7 @@ def _make_add_statistics(multiply_batch: Any, lanes: Lanes, shape: Shape) -> Any
 def _make_score(multiply_batch: Any, shape: Shape) -> Any:
     padded = shape[0] * shape[1] * shape[2]
 
-    @compile_kernel(*shape, **(OUTER if shape[3] else UNCOUNTED))
+    @compile_kernel(*shape, **UNCOUNTED)
     def score(lists, tables, work, log_scales, log_scale, log_probs, posteriors):  # type: ignore[no-untyped-def]
         entries, starts, stops, _ = lists
         products, _, totals, logs, scales = work

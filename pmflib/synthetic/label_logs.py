@@ -24,11 +24,11 @@ class Crowd:
     Parameters
     ----------
     task, worker, label
-        int64 of shape (n_answers,), the columns of the log.
+        int64 of shape (n_labels,): the columns of the log.
     truth
-        int64 of shape (n_tasks,).
+        int64 of shape (n_tasks,): true class of each task.
     prior, confusion
-        What it was drawn from: (n_classes,), and (n_workers, n_classes, n_classes), answers by true class.
+        What it was drawn from: (n_classes,), and (n_workers, n_classes, n_classes), labels by true class.
     """
 
     task: IntArray
@@ -39,7 +39,7 @@ class Crowd:
     confusion: FloatArray
 
     @property
-    def answers(self) -> dict[str, IntArray]:
+    def log(self) -> dict[str, IntArray]:
         """The log as a table."""
         return {"task": self.task, "worker": self.worker, "label": self.label}
 
@@ -82,11 +82,11 @@ def draw_published_crowd(
     rng
         Source of randomness.
     version
-        "code": one annotator near the identity, the others' columns uniform numbers scaled to sum 1, all classes
+        "code": one worker near the identity, the others' columns uniform numbers scaled to sum 1, all classes
         equally probable. "text": columns and prior are Dirichlet(1, ..., 1), no class rarer than ``LEAST_PRIOR``, and
-        one annotator within 0.1 of the identity.
+        one worker within 0.1 of the identity.
     observed
-        Probability that an annotator answers a task.
+        Probability that a worker labels a task.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def draw_published_crowd(
     confusion /= confusion.sum(axis=1, keepdims=True)
     truth = rng.choice(n_classes, n_tasks, p=prior)
     task, worker = np.nonzero(rng.random((n_tasks, n_workers)) < observed)
-    label = draw_answers(confusion[worker, :, truth[task]], rng)
+    label = draw_labels(confusion[worker, :, truth[task]], rng)
     return Crowd(task, worker, label, truth, prior, confusion)
 
 
-def draw_answers(chances: FloatArray, rng: np.random.Generator) -> IntArray:
-    """One answer for each row of probabilities, int64 of shape (n_rows,)."""
-    edges = np.cumsum(chances[:, :-1], axis=1)
-    answers: IntArray = (rng.random((len(chances), 1)) > edges).sum(axis=1)
-    return answers
+def draw_labels(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a label for each row of probabilities, (n_rows, n_classes): int64 of shape (n_rows,)."""
+    edges = np.cumsum(probabilities[:, :-1], axis=1)
+    labels: IntArray = (rng.random((len(probabilities), 1)) > edges).sum(axis=1)
+    return labels

@@ -9,26 +9,28 @@ import numpy as np
 from scipy.special import ndtr
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.synthetic.label_logs import Crowd, draw_answers
+from pmflib.synthetic.label_logs import Crowd, draw_labels
 
-Flavour: TypeAlias = Literal[
+ScenarioName: TypeAlias = Literal[
     "plain", "coin", "bias", "grade", "tempt", "school", "order", "types", "spam", "adversary",
     "clique", "busy", "mixed",
 ]  # fmt: skip
 
 CONCENTRATIONS = (3.0, 6.0, 15.0, 40.0)
-"""How much annotators of a crowd are alike: pseudo-answers of the pooled matrix."""
-ATTEMPTS = 100
+"""Pseudo-labels of the pooled matrix in a worker's own, one of these for a crowd: how much workers are alike."""
+MAX_ATTEMPTS = 100
+"""Limit of the draws of a pooled matrix until every class is most often called by its name."""
 N_CLIQUES = 3
+"""Number of cliques whose workers repeat each other."""
 GUESSED = np.array([0.0, 0.3, 0.6, 0.9])
-"""Shares of guesses among the answers to tasks from easy to hard."""
-PLACES = np.array([1, 3, 5, 7, 9]) / 10
-"""Places of tasks in the band of a scale that is their class."""
+"""Shares of guesses among the labels of tasks from easy to hard."""
+POSITIONS = np.array([1, 3, 5, 7, 9]) / 10
+"""Positions of tasks in the band of a scale that is their class."""
 
 
 @dataclass(frozen=True)
-class Habits:
-    """What is wrong with a crowd: shares and probabilities.
+class Scenario:
+    """What is wrong with a crowd and its tasks: shares and probabilities, in [0, 1].
 
     Parameters
     ----------
@@ -37,11 +39,11 @@ class Habits:
     hardness
         Shares of the tasks from easy to hard, (4,).
     tempting, pull
-        Share of the tasks with a tempting wrong label, and of the answers that it gets.
+        Share of the tasks with a tempting wrong label, and probability that a worker who is tempted gives it.
     followers
         Share of the workers who are tempted.
     copiers, copies
-        Share of the workers in cliques, and of their answers that repeat another's.
+        Share of the workers in cliques, and of their labels that repeat another's.
     """
 
     spammers: float = 0.06
@@ -58,23 +60,23 @@ def draw_crowd(
     n_tasks: int,
     n_workers: int,
     n_classes: int,
-    n_answers: float,
+    n_labels: float,
     rng: np.random.Generator,
     *,
-    flavour: Flavour = "plain",
+    scenario: ScenarioName = "plain",
     rare: bool = False,
 ) -> Crowd:
-    """Draw a crowd of which some answer little, or nonsense, better than chance on the whole.
+    """Draw a crowd of whom some label little, or nonsense, better than chance on the whole.
 
     Parameters
     ----------
     n_tasks, n_workers, n_classes
         Sizes.
-    n_answers
-        Mean number of answers of a task, at least 1; as many as there are workers means that all answer.
+    n_labels
+        Mean number of labels of a task, at least 1; as many as there are workers means that all label all tasks.
     rng
         Source of randomness.
-    flavour
+    scenario
         What is unlike the model; how much of it there is, is drawn too. "plain": confusion matrices are about a common
         one [1]; a few spammers and a few guesses, as everywhere. "coin": each worker is right alike for all classes
         [2]. "bias": one class is often taken for others [3]. "grade": tasks are hard to many degrees [4]. "tempt": some
@@ -82,7 +84,7 @@ def draw_crowd(
         are the bands of a scale, workers are lenient or severe, and tasks near an edge hard [6]. "types": workers are
         reliable, sloppy, or hardly better than chance [7]. "spam": many guess, or always give the same label [8].
         "adversary": many take classes for others on purpose [2]. "clique": workers repeat each other [9]. "busy": how
-        good workers are goes with how much they answer, either way. "mixed": some of everything.
+        good workers are goes with how many labels they give, either way. "mixed": some of everything.
     rare
         Whether all classes but one or two have a probability of a few per cent.
 
@@ -93,30 +95,30 @@ def draw_crowd(
     (2013), arXiv:1305.0015. [7] Venanzi et al. (2014), WWW. [8] Raykar, Yu (2012), JMLR 13. [9] Dong, Berti-Equille,
     Srivastava (2009), VLDB.
     """
-    habits = _draw_habits(flavour, rng)
+    drawn = _draw_scenario(scenario, rng)
     prior = _draw_prior(n_classes, rare, rng)
-    pooled = _draw_pooled(n_classes, flavour, rng)
+    pooled = _draw_pooled(n_classes, scenario, rng)
     activity = np.log(rng.gamma(0.7, 1.0, n_workers) + 0.02)
-    if flavour == "order":
+    if scenario == "order":
         confusion, shares = _grade_scale(n_workers, n_classes, rng)
     else:
-        confusion, shares = _draw_annotators(pooled, n_workers, flavour, rng)[None], np.ones(1)
-        if flavour == "busy" or (flavour == "mixed" and rng.random() < 0.5):
+        confusion, shares = _draw_workers(pooled, n_workers, scenario, rng)[None], np.ones(1)
+        if scenario == "busy" or (scenario == "mixed" and rng.random() < 0.5):
             confusion = confusion[:, _sort_by_skill(confusion[0], activity, rng)]
-        confusion, shares = _make_hard(confusion, shares, habits)
-        confusion, shares = _tempt(confusion, shares, pooled, habits, rng)
-    _spoil(confusion, habits, rng)
+        confusion, shares = _make_hard(confusion, shares, drawn)
+        confusion, shares = _tempt(confusion, shares, pooled, drawn, rng)
+    _spoil(confusion, drawn, rng)
     truth = rng.choice(n_classes, n_tasks, p=prior)
-    kind = rng.choice(shares.size, n_tasks, p=shares)
-    task, worker = _assign(n_tasks, activity, n_answers, rng)
-    label = draw_answers(confusion[kind[task], worker, :, truth[task]], rng)
-    label = _copy(task, worker, label, n_workers, habits, rng)
+    variety = rng.choice(shares.size, n_tasks, p=shares)
+    task, worker = _assign(n_tasks, activity, n_labels, rng)
+    label = draw_labels(confusion[variety[task], worker, :, truth[task]], rng)
+    label = _copy(task, worker, label, n_workers, drawn, rng)
     return Crowd(task, worker, label, truth, prior, np.tensordot(shares, confusion, 1))
 
 
-def _draw_habits(flavour: Flavour, rng: np.random.Generator) -> Habits:
-    """How much there is of what a flavour has."""
-    many = Habits(
+def _draw_scenario(name: ScenarioName, rng: np.random.Generator) -> Scenario:
+    """Draw how much there is of what a scenario has."""
+    many = Scenario(
         spammers=rng.uniform(0.15, 0.4),
         adversaries=rng.uniform(0.05, 0.15),
         hardness=tuple(rng.dirichlet([4.0, 2.0, 1.0, 1.0])),
@@ -134,10 +136,10 @@ def _draw_habits(flavour: Flavour, rng: np.random.Generator) -> Habits:
         "school": ("tempting", "pull", "followers"),
         "clique": ("copiers", "copies"),
     }
-    if flavour == "mixed":
+    if name == "mixed":
         halved = ("spammers", "adversaries", "tempting", "copiers")
-        return replace(many, **{name: getattr(many, name) / 2 for name in halved})
-    return Habits(**{name: getattr(many, name) for name in wanted.get(flavour, ())})
+        return replace(many, **{field: getattr(many, field) / 2 for field in halved})
+    return Scenario(**{field: getattr(many, field) for field in wanted.get(name, ())})
 
 
 def _draw_prior(n_classes: int, rare: bool, rng: np.random.Generator) -> FloatArray:
@@ -153,18 +155,18 @@ def _draw_prior(n_classes: int, rare: bool, rng: np.random.Generator) -> FloatAr
     return np.asarray(prior)
 
 
-def _draw_pooled(n_classes: int, flavour: Flavour, rng: np.random.Generator) -> FloatArray:
-    """Common confusion matrix, answers by true class, in which every class is most often called by its name."""
+def _draw_pooled(n_classes: int, scenario: ScenarioName, rng: np.random.Generator) -> FloatArray:
+    """Common confusion matrix, labels by true class, in which every class is most often called by its name."""
     others = ~np.eye(n_classes, dtype=bool)
     pooled = np.eye(n_classes)
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         accuracy = rng.uniform(0.6, 0.88) if n_classes == 2 else rng.uniform(0.5, 0.85)
         right = np.full(n_classes, accuracy)
         wrong = np.full((n_classes, n_classes - 1), 1.0 / max(n_classes - 1, 1))
-        if flavour != "coin":
+        if scenario != "coin":
             right = np.clip(right + rng.normal(0, 0.08, n_classes), 0.4, 0.97)
             wrong = rng.dirichlet(np.full(n_classes - 1, 0.7), n_classes)
-        if flavour == "bias":
+        if scenario == "bias":
             right[rng.integers(n_classes)] -= 0.2
         pooled.T[others] = (wrong * (1 - right)[:, None]).ravel()
         np.fill_diagonal(pooled, right)
@@ -174,20 +176,20 @@ def _draw_pooled(n_classes: int, flavour: Flavour, rng: np.random.Generator) -> 
     return pooled
 
 
-def _draw_annotators(
-    pooled: FloatArray, n_workers: int, flavour: Flavour, rng: np.random.Generator
+def _draw_workers(
+    pooled: FloatArray, n_workers: int, scenario: ScenarioName, rng: np.random.Generator
 ) -> FloatArray:
     """Confusion matrices, (n_workers, n_classes, n_classes)."""
     n_classes = len(pooled)
-    if flavour == "coin":
+    if scenario == "coin":
         accuracy = float(pooled[0, 0])
         right = rng.beta(8 * accuracy, 8 * (1 - accuracy), n_workers)[:, None, None]
         wrong = (1 - right) / max(n_classes - 1, 1)
         return np.where(np.eye(n_classes, dtype=bool), right, wrong)
-    strength = rng.choice(CONCENTRATIONS)
-    columns = [rng.dirichlet(strength * column + 0.02, n_workers) for column in pooled.T]
+    concentration = rng.choice(CONCENTRATIONS)
+    columns = [rng.dirichlet(concentration * column + 0.02, n_workers) for column in pooled.T]
     confusion = np.stack(columns, axis=2)
-    if flavour == "types":
+    if scenario == "types":
         shares = rng.dirichlet([4.0, 3.0, 1.5])
         blur = rng.choice([0.0, 0.4, 0.85], n_workers, p=shares)[:, None, None]
         confusion = (1 - blur) * confusion + blur / n_classes
@@ -197,13 +199,13 @@ def _draw_annotators(
 def _grade_scale(
     n_workers: int, n_classes: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Confusion matrices where classes are bands of a scale, by place of the task in its band; and shares of places."""
+    """Confusion matrices where classes are bands of a scale, by a task's position in its band; shares of positions."""
     lenience = rng.normal(0, rng.uniform(0.1, 0.4), n_workers)[:, None, None]
     noise = rng.lognormal(np.log(rng.uniform(0.35, 0.8)), 0.4, n_workers)[:, None, None]
     steps = np.arange(1, n_classes)[:, None] - np.arange(n_classes)
-    below = ndtr((steps - PLACES[:, None, None, None] - lenience) / noise)
+    below = ndtr((steps - POSITIONS[:, None, None, None] - lenience) / noise)
     confusion = np.diff(below, axis=2, prepend=0.0, append=1.0)
-    return confusion, np.full(PLACES.size, 1 / PLACES.size)
+    return confusion, np.full(POSITIONS.size, 1 / POSITIONS.size)
 
 
 def _sort_by_skill(
@@ -218,57 +220,57 @@ def _sort_by_skill(
 
 
 def _make_hard(
-    confusion: FloatArray, shares: FloatArray, habits: Habits
+    confusion: FloatArray, shares: FloatArray, scenario: Scenario
 ) -> tuple[FloatArray, FloatArray]:
     """Confusion matrices by how hard a task is, and by what it was before."""
     guessed = GUESSED[:, None, None, None, None]
     parts = (1 - guessed) * confusion + guessed / confusion.shape[-1]
-    return parts.reshape(-1, *confusion.shape[1:]), np.outer(habits.hardness, shares).ravel()
+    return parts.reshape(-1, *confusion.shape[1:]), np.outer(scenario.hardness, shares).ravel()
 
 
 def _tempt(
     confusion: FloatArray,
     shares: FloatArray,
     pooled: FloatArray,
-    habits: Habits,
+    scenario: Scenario,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
     """Confusion matrices by whether a task tempts with a wrong label, and by what it was before."""
-    if not habits.tempting:
+    if not scenario.tempting:
         return confusion, shares
     n_classes = len(pooled)
     wrong = np.where(np.eye(n_classes, dtype=bool), 0.0, pooled + 1e-3)
     wrong /= wrong.sum(axis=0)
     lure = np.zeros_like(pooled)
-    lure[draw_answers(wrong.T, rng), np.arange(n_classes)] = 1.0
-    tempted = rng.random((confusion.shape[1], 1, 1)) < habits.followers
-    pull = np.where(tempted, habits.pull, 0.0)
+    lure[draw_labels(wrong.T, rng), np.arange(n_classes)] = 1.0
+    tempted = rng.random((confusion.shape[1], 1, 1)) < scenario.followers
+    pull = np.where(tempted, scenario.pull, 0.0)
     parts = np.concatenate([confusion, (1 - pull) * confusion + pull * lure])
-    return parts, np.outer([1 - habits.tempting, habits.tempting], shares).ravel()
+    return parts, np.outer([1 - scenario.tempting, scenario.tempting], shares).ravel()
 
 
-def _spoil(confusion: FloatArray, habits: Habits, rng: np.random.Generator) -> None:
+def _spoil(confusion: FloatArray, scenario: Scenario, rng: np.random.Generator) -> None:
     """Let some workers guess, some always give the same label, and some swap classes; in place, for all tasks."""
     n_classes = confusion.shape[-1]
-    kind = rng.random(confusion.shape[1])
-    spam = habits.spammers
-    confusion[:, kind < spam / 2] = 1.0 / n_classes
-    for worker in np.flatnonzero((kind >= spam / 2) & (kind < spam)):
+    draw = rng.random(confusion.shape[1])
+    spam = scenario.spammers
+    confusion[:, draw < spam / 2] = 1.0 / n_classes
+    for worker in np.flatnonzero((draw >= spam / 2) & (draw < spam)):
         confusion[:, worker] = 0.02 / n_classes
         confusion[:, worker, rng.integers(n_classes)] += 0.98
-    for worker in np.flatnonzero((kind >= spam) & (kind < spam + habits.adversaries)):
+    for worker in np.flatnonzero((draw >= spam) & (draw < spam + scenario.adversaries)):
         confusion[:, worker] = confusion[:, worker][:, :, rng.permutation(n_classes)]
 
 
 def _assign(
-    n_tasks: int, activity: FloatArray, n_answers: float, rng: np.random.Generator
+    n_tasks: int, activity: FloatArray, n_labels: float, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Who answers what, by the logarithms of the workers' activity."""
+    """Task and worker of every label, by the logarithms of the workers' activity."""
     n_workers = activity.size
-    if n_answers >= n_workers:
+    if n_labels >= n_workers:
         return np.divmod(np.arange(n_tasks * n_workers), n_workers)
-    even = n_answers >= 3 and rng.random() < 0.6
-    wanted = np.full(n_tasks, round(n_answers)) if even else 1 + rng.poisson(n_answers - 1, n_tasks)
+    even = n_labels >= 3 and rng.random() < 0.6
+    wanted = np.full(n_tasks, round(n_labels)) if even else 1 + rng.poisson(n_labels - 1, n_tasks)
     # the largest of perturbed log weights are a draw without replacement
     order = np.argsort(-(activity + rng.gumbel(size=(n_tasks, n_workers))), axis=1)
     taken = np.arange(n_workers) < wanted[:, None]
@@ -281,17 +283,17 @@ def _copy(
     worker: IntArray,
     label: IntArray,
     n_workers: int,
-    habits: Habits,
+    scenario: Scenario,
     rng: np.random.Generator,
 ) -> IntArray:
     """Let the workers of a clique repeat at times who of it was first."""
-    inside = rng.random(n_workers) < habits.copiers
+    inside = rng.random(n_workers) < scenario.copiers
     clique = np.where(inside, rng.integers(0, N_CLIQUES, n_workers), -1)[worker]
     places = np.flatnonzero(clique >= 0)
     _, first, group = np.unique(
         task[places] * N_CLIQUES + clique[places], return_index=True, return_inverse=True
     )
     copied = label.copy()
-    follows = rng.random(places.size) < habits.copies
+    follows = rng.random(places.size) < scenario.copies
     copied[places[follows]] = label[places[first[group]]][follows]
     return copied

@@ -14,10 +14,10 @@ from pmflib.counting.kernel_choice import (
     CountingWork,
     choose_method,
     estimate_costs,
-    is_usable,
     measure_work,
 )
 from pmflib.kernels.llvm import fallback
+from pmflib.kernels.pair_checks import planes_work
 from pmflib.kernels.pair_scatter import add_dense
 
 
@@ -27,8 +27,8 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting_plan, "_saved", {})
     monkeypatch.setattr(counting_plan, "is_compiled", lambda method: False)
     monkeypatch.delenv(fallback.PLAIN_VARIABLE, raising=False)
-    is_usable.cache_clear()
-    monkeypatch.setattr(fallback, "_told", set())
+    planes_work.cache_clear()
+    monkeypatch.setattr(fallback, "_warned", set())
 
 
 @pytest.fixture
@@ -141,22 +141,17 @@ def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("no_compile_time")
-@pytest.mark.parametrize(("n_variables", "share"), [(30, 1.0), (100, 0.1)])
 @pytest.mark.parametrize("broken", ["missing", "failing", "wrong"])
-def test_add_block__vector_code_that_fails(
-    monkeypatch: pytest.MonkeyPatch, n_variables: int, share: float, broken: str
-) -> None:
-    def fail(*arguments: object) -> list[IntArray]:
+def test_add_block__vector_code_that_fails(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    def fail(*arguments: object) -> None:
         if broken == "failing":
             raise RuntimeError("LLVM IR parsing error")
-        return [np.zeros(4, np.int64), np.zeros(5, np.int64)]
 
-    for module, function in (("planes", "add_planes"), ("held", "find_held")):
-        if broken == "missing":
-            monkeypatch.setitem(sys.modules, f"pmflib.kernels.{module}", None)
-        else:
-            monkeypatch.setattr(f"pmflib.kernels.{module}.{function}", fail)
-    block, offsets = make_block(9000, n_variables, share)
+    if broken == "missing":
+        monkeypatch.setitem(sys.modules, "pmflib.kernels.planes", None)
+    else:
+        monkeypatch.setattr("pmflib.kernels.planes.add_planes", fail)
+    block, offsets = make_block(9000, 30, 1.0)
     table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
     reason = {
         "missing": "ModuleNotFoundError",

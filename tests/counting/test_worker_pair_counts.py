@@ -7,14 +7,18 @@ from hypothesis import strategies as st
 
 from pmflib.blocks import SparseBlock
 from pmflib.counting import worker_pair_counts as worker_pairs
-from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_meetings, count_worker_pairs
+from pmflib.counting.worker_pair_counts import (
+    WorkerPairCounts,
+    count_label_pairs,
+    count_worker_pairs,
+)
 from pmflib.errors import StoreError
 
 M, K = 6, 3
 
 
 def draw_codes(seed, n_rows, missing=0.5):
-    """Answers of annotators to items; the last two never meet."""
+    """Labels of workers to tasks; the last two share no task."""
     rng = np.random.default_rng(seed)
     codes = np.where(rng.random((n_rows, M)) < missing, -1, rng.integers(K, size=(n_rows, M)))
     codes[:, M - 1] = np.where(codes[:, M - 2] >= 0, -1, codes[:, M - 1])
@@ -32,7 +36,7 @@ def count(codes):
 
 
 def assert_same(one, other):
-    for name in ("first", "second", "counts", "n_answers"):
+    for name in ("first", "second", "counts", "n_labels"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
 
 
@@ -50,11 +54,11 @@ def test_count_worker_pairs__is_the_loop():
     np.testing.assert_array_equal(counts.first, first)
     np.testing.assert_array_equal(counts.second, second)
     np.testing.assert_array_equal(counts.counts, table[first, second])
-    np.testing.assert_array_equal(counts.n_answers, (codes >= 0).sum(axis=0))
-    assert count_meetings(as_block(codes)) == table.sum()
+    np.testing.assert_array_equal(counts.n_labels, (codes >= 0).sum(axis=0))
+    assert count_label_pairs(as_block(codes)) == table.sum()
 
 
-def test_normalise__is_the_joint_pmf_of_pairs_that_meet():
+def test_normalise__is_the_joint_pmf_of_pairs_that_share_tasks():
     codes = draw_codes(1, 30, missing=0.9)
     pairs = count(codes).normalise()
     assert 0 < pairs.first.size < M * (M - 1) / 2
@@ -74,17 +78,17 @@ def test_normalise__is_the_joint_pmf_of_pairs_that_meet():
 @given(
     seed=st.integers(0, 99),
     cuts=st.lists(st.integers(0, 30), max_size=5),
-    meetings=st.sampled_from([1, 7, 1 << 22]),
+    n_sorted=st.sampled_from([1, 7, 1 << 22]),
 )
-def test_merge__same_bits_however_the_items_are_cut(seed, cuts, meetings):
+def test_merge__same_bits_however_the_tasks_are_cut(seed, cuts, n_sorted):
     codes = draw_codes(seed, 30)
     edges = sorted([0, 30, *cuts])
-    kept = worker_pairs.MEETINGS, worker_pairs.GROWTH
+    kept = worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED
     try:
-        worker_pairs.MEETINGS, worker_pairs.GROWTH = meetings, 0
+        worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED = n_sorted, 0
         parts = [count(codes[a:b]) for a, b in pairwise(edges)]
     finally:
-        worker_pairs.MEETINGS, worker_pairs.GROWTH = kept
+        worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED = kept
     whole = count(codes)
     before = [part.counts.copy() for part in parts]
     assert_same(WorkerPairCounts.merge(parts), whole)
@@ -99,10 +103,10 @@ def test_merge__same_bits_however_the_items_are_cut(seed, cuts, meetings):
 def test_count_worker_pairs__of_nothing_is_zero():
     assert_same(count(np.full((4, M), -1)), WorkerPairCounts.zero(M, K))
     assert_same(count(np.full((0, M), -1)), WorkerPairCounts.zero(M, K))
-    # one answer an item: nobody meets, and the answers are counted all the same
+    # one label a task: no pair shares a task, and the labels are counted all the same
     alone = count(np.where(np.eye(M, dtype=bool), 1, -1))
     assert alone.n_pairs == 0
-    np.testing.assert_array_equal(alone.n_answers, np.ones(M))
+    np.testing.assert_array_equal(alone.n_labels, np.ones(M))
     assert alone.normalise().to_sparse().nnz == 0
 
 

@@ -11,7 +11,7 @@ DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 def read_real_log(name, busiest=None):
-    """Answers as columns, and the true class of each task, in the order of the tasks."""
+    """Labels as columns, and the true class of each task, in the order of the tasks."""
     folder = DATA / name
     if not folder.exists():
         pytest.skip(f"data set {name} is not here")
@@ -38,17 +38,17 @@ def read_product_log(folder):
         task, worker, label = zip(*list(csv.reader(lines))[1:], strict=True)
     with open(folder / "truth.csv") as lines:
         truth = dict(list(csv.reader(lines))[1:])
-    answers = {"task": task, "worker": worker, "label": label}
-    return answers, np.array([truth[one] for one in sorted(set(task))])
+    log = {"task": task, "worker": worker, "label": label}
+    return log, np.array([truth[one] for one in sorted(set(task))])
 
 
-def draw_log(rng, *, n_tasks, n_workers, n_classes, n_answers, accuracy=(0.5, 0.95), prior=None):
-    """Answers drawn from confusion matrices of one coin each, and the truth."""
+def draw_log(rng, *, n_tasks, n_workers, n_classes, n_labels, accuracy=(0.5, 0.95), prior=None):
+    """Labels drawn from confusion matrices of one coin each, and the truth."""
     truth = rng.choice(n_classes, n_tasks, p=prior)
     right = rng.uniform(*accuracy, n_workers)
-    task = np.repeat(np.arange(n_tasks), n_answers)
+    task = np.repeat(np.arange(n_tasks), n_labels)
     worker = np.concatenate(
-        [rng.choice(n_workers, n_answers, replace=False) for _ in range(n_tasks)]
+        [rng.choice(n_workers, n_labels, replace=False) for _ in range(n_tasks)]
     )
     wrong = (truth[task] + rng.integers(1, n_classes, task.size)) % n_classes
     label = np.where(rng.random(task.size) < right[worker], truth[task], wrong)

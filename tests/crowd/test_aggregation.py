@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate, read_answers
-from pmflib.crowd.aggregation import fit_annotators
+from pmflib.crowd import aggregate, read_labels
+from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.solvers.crowd.annotator_model import Rule
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from tests.crowd.label_logs import draw_log, read_real_log
 
 
@@ -22,13 +22,13 @@ def count_wrong(found, truth):
     ],
 )
 def test_aggregate__published_anchor(name, busiest, method, n_wrong):
-    answers, truth = read_real_log(name, busiest)
-    assert count_wrong(aggregate(answers, method), truth) == n_wrong
+    log, truth = read_real_log(name, busiest)
+    assert count_wrong(aggregate(log, method), truth) == n_wrong
 
 
 def test_aggregate__majority_of_dog_counts_ties_in_part():
-    answers, truth = read_real_log("dog", 52)
-    found = aggregate(answers, "majority")
+    log, truth = read_real_log("dog", 52)
+    found = aggregate(log, "majority")
     top = found.posterior >= found.posterior.max(axis=1, keepdims=True) - 1e-9
     right = top[np.arange(truth.size), truth - 1] / top.sum(axis=1)
     assert 1 - right.mean() == pytest.approx(0.179058, abs=5e-7)
@@ -37,23 +37,23 @@ def test_aggregate__majority_of_dog_counts_ties_in_part():
 @pytest.mark.parametrize("name", ["bluebird", "dog", "labelme", "jn-product"])
 @pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
 def test_aggregate__auto_is_better_than_majority_on_real_logs(name):
-    answers, truth = read_real_log(name)
-    votes = count_wrong(aggregate(answers, "majority"), truth)
-    assert count_wrong(aggregate(answers), truth) < votes
+    log, truth = read_real_log(name)
+    votes = count_wrong(aggregate(log, "majority"), truth)
+    assert count_wrong(aggregate(log), truth) < votes
 
 
-def em_in_a_loop(answers, truth_shares, n_passes):
+def em_in_a_loop(log, truth_shares, n_passes):
     """Dawid-Skene by hand: maximum likelihood, from the shares of the votes."""
-    n_workers, n_classes = answers["worker"].max() + 1, truth_shares.shape[1]
+    n_workers, n_classes = log["worker"].max() + 1, truth_shares.shape[1]
     posterior = truth_shares
     for _ in range(n_passes):
         confusion = np.zeros((n_workers, n_classes, n_classes))
-        np.add.at(confusion, (answers["worker"], answers["label"]), posterior[answers["task"]])
+        np.add.at(confusion, (log["worker"], log["label"]), posterior[log["task"]])
         confusion /= confusion.sum(axis=1, keepdims=True)
         prior = posterior.mean(axis=0)
         logs = np.log(np.maximum(confusion, 1e-300))
         scores = np.zeros_like(posterior) + np.log(prior)
-        np.add.at(scores, answers["task"], logs[answers["worker"], answers["label"]])
+        np.add.at(scores, log["task"], logs[log["worker"], log["label"]])
         posterior = np.exp(scores - scores.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
     return posterior
@@ -61,35 +61,35 @@ def em_in_a_loop(answers, truth_shares, n_passes):
 
 def test_aggregate__dawid_skene_is_the_textbook_loop():
     rng = np.random.default_rng(3)
-    answers, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_answers=4)
-    shares = aggregate(answers, "majority").posterior
-    found = aggregate(answers, "dawid_skene", max_passes=7, tol=0)
+    log, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_labels=4)
+    shares = aggregate(log, "majority").posterior
+    found = aggregate(log, "dawid_skene", max_passes=7, tol=0)
     # the posterior comes one update after the last pass
-    np.testing.assert_allclose(found.posterior, em_in_a_loop(answers, shares, 8), atol=1e-9)
+    np.testing.assert_allclose(found.posterior, em_in_a_loop(log, shares, 8), atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["auto", "dawid_skene", "one_coin", "balanced"])
-def test_aggregate__good_annotators_are_recovered(method):
+def test_aggregate__good_workers_are_recovered(method):
     rng = np.random.default_rng(5)
-    sizes = {"n_tasks": 1500, "n_workers": 12, "n_classes": 3, "n_answers": 6}
-    answers, truth = draw_log(rng, **sizes, accuracy=(0.4, 0.9))
-    found = aggregate(answers, method, max_passes=300)
-    votes = aggregate(answers, "majority")
+    sizes = {"n_tasks": 1500, "n_workers": 12, "n_classes": 3, "n_labels": 6}
+    log, truth = draw_log(rng, **sizes, accuracy=(0.4, 0.9))
+    found = aggregate(log, method, max_passes=300)
+    votes = aggregate(log, "majority")
     assert count_wrong(found, truth) < count_wrong(votes, truth)
-    right = answers["label"] == truth[answers["task"]]
-    actual = np.bincount(answers["worker"], right) / np.bincount(answers["worker"])
+    right = log["label"] == truth[log["task"]]
+    actual = np.bincount(log["worker"], right) / np.bincount(log["worker"])
     np.testing.assert_allclose(found.accuracy, actual, atol=0.06)
     np.testing.assert_allclose(found.prior, 1 / 3, atol=0.03)
 
 
 def test_aggregate__order_and_names_of_rows_do_not_matter():
     rng = np.random.default_rng(8)
-    answers, _ = draw_log(rng, n_tasks=80, n_workers=9, n_classes=2, n_answers=3)
-    order = rng.permutation(answers["task"].size)
-    shuffled = {name: column[order] for name, column in answers.items()}
-    first, second = aggregate(answers), aggregate(shuffled)
+    log, _ = draw_log(rng, n_tasks=80, n_workers=9, n_classes=2, n_labels=3)
+    order = rng.permutation(log["task"].size)
+    shuffled = {name: column[order] for name, column in log.items()}
+    first, second = aggregate(log), aggregate(shuffled)
     np.testing.assert_array_equal(first.posterior, second.posterior)
-    named = {**answers, "task": [f"t{task:03}" for task in answers["task"]]}
+    named = {**log, "task": [f"t{task:03}" for task in log["task"]]}
     np.testing.assert_array_equal(first.posterior, aggregate(named).posterior)
 
 
@@ -100,38 +100,40 @@ def test_aggregate__sure_workers_outvote_the_many_without_hanging_on_votes():
     guesses, known = rng.integers(2, size=(400, 9)), np.tile(truth[:, None], (1, 3))
     label = np.concatenate([guesses, known], axis=1)
     task, worker = np.divmod(np.arange(label.size), 12)
-    answers = {"task": task, "worker": worker, "label": label.ravel()}
-    assert count_wrong(aggregate(answers, "majority"), truth) > 40
-    assert count_wrong(aggregate(answers), truth) == 0
+    log = {"task": task, "worker": worker, "label": label.ravel()}
+    assert count_wrong(aggregate(log, "majority"), truth) > 40
+    assert count_wrong(aggregate(log), truth) == 0
 
 
-@pytest.mark.parametrize("n_kinds", [1, 2])
-def test_fit_annotators__labels_go_by_the_answers_alone(n_kinds):
+@pytest.mark.parametrize("n_subclasses", [1, 2])
+def test_fit_crowd_model__posteriors_go_by_the_labels_alone(n_subclasses):
     rng = np.random.default_rng(12)
-    table, _ = draw_log(rng, n_tasks=40, n_workers=6, n_classes=3, n_answers=4)
-    answers = read_answers(table)
-    fit, posterior = fit_annotators(answers, Rule(kinds=n_kinds), max_passes=5, tol=0)
-    assert fit.annotators.votes > 0.75
-    log_prior, weights = fit.annotators.take_logs()
-    places = np.split(answers.block.indices, answers.block.indptr[1:-1])
+    table, _ = draw_log(rng, n_tasks=40, n_workers=6, n_classes=3, n_labels=4)
+    log = read_labels(table)
+    fit, posterior = fit_crowd_model(
+        log, AnnotatorModel(n_subclasses=n_subclasses), max_passes=5, tol=0
+    )
+    assert fit.model.vote_weight > 0.75
+    log_prior, weights = fit.model.take_logs()
+    places = np.split(log.block.indices, log.block.indptr[1:-1])
     logs = np.array([log_prior + weights[mine].sum(axis=0) for mine in places])
-    expected = np.exp(logs).reshape(40, n_kinds, 3).sum(axis=1)
+    expected = np.exp(logs).reshape(40, n_subclasses, 3).sum(axis=1)
     np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
 
 
-def test_aggregate__passes_that_do_not_settle_are_told():
+def test_aggregate__passes_that_do_not_settle_are_reported():
     rng = np.random.default_rng(3)
-    answers, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_answers=4)
+    log, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_labels=4)
     with pytest.warns(ConvergenceWarning, match="after max_passes = 1; raise one of the two"):
-        found = aggregate(answers, max_passes=1)
+        found = aggregate(log, max_passes=1)
     assert (found.n_passes, found.converged) == (1, False)
 
 
-def test_aggregate__unanswered_task_has_the_prior():
-    answers = {"task": ["a", "b", "c"], "worker": [1, 1, 2], "label": ["x", "x", None]}
-    found = aggregate(answers, classes=["x", "y"])
+def test_aggregate__task_without_a_label_has_the_prior():
+    log = {"task": ["a", "b", "c"], "worker": [1, 1, 2], "label": ["x", "x", None]}
+    found = aggregate(log, classes=["x", "y"])
     np.testing.assert_allclose(found.posterior[2], found.prior)
-    assert found.labels["n_answers"].to_pylist() == [1, 1, 0]
+    assert found.labels["n_labels"].to_pylist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("method", ["auto", "majority", "dawid_skene"])
@@ -145,40 +147,38 @@ def test_aggregate__odd_logs(method):
 
 
 def test_aggregate__result_is_a_table_by_task_and_by_worker():
-    answers = {"task": [7, 7, 8], "worker": ["u", "v", "u"], "label": ["x", "x", "y"]}
-    found = aggregate(answers, "majority")
+    log = {"task": [7, 7, 8], "worker": ["u", "v", "u"], "label": ["x", "x", "y"]}
+    found = aggregate(log, "majority")
     assert found.labels.to_pylist() == [
-        {"task": 7, "label": "x", "confidence": 1.0, "n_answers": 2},
-        {"task": 8, "label": "y", "confidence": 1.0, "n_answers": 1},
+        {"task": 7, "label": "x", "confidence": 1.0, "n_labels": 2},
+        {"task": 8, "label": "y", "confidence": 1.0, "n_labels": 1},
     ]
     assert found.workers["worker"].to_pylist() == ["u", "v"]
-    assert found.workers["n_answers"].to_pylist() == [2, 1]
+    assert found.workers["n_labels"].to_pylist() == [2, 1]
 
 
 def test_ask_again__least_certain_first():
-    answers = {"task": [1, 1, 1, 2, 2, 3], "worker": [1, 2, 3, 1, 2, 1], "label": list("xxyxyx")}
-    found = aggregate(answers, "majority")
+    log = {"task": [1, 1, 1, 2, 2, 3], "worker": [1, 2, 3, 1, 2, 1], "label": list("xxyxyx")}
+    found = aggregate(log, "majority")
     assert found.ask_again(2)["task"].to_pylist() == [2, 1]
     with pytest.raises(PmfError, match="n_tasks is -1"):
         found.ask_again(-1)
 
 
 def test_aggregate__refuses_unknown_methods_and_limits():
-    answers = {"task": [1], "worker": [1], "label": ["x"]}
-    with pytest.raises(PmfError, match="method is 'best'; give one of"):
-        aggregate(answers, "best")  # type: ignore[arg-type]
+    log = {"task": [1], "worker": [1], "label": ["x"]}
+    with pytest.raises(PmfError, match="method is 'best'; did you mean"):
+        aggregate(log, "best")
     with pytest.raises(PmfError, match="max_passes is 0"):
-        aggregate(answers, max_passes=0)
+        aggregate(log, max_passes=0)
 
 
-def test_fit_annotators__goes_on_from_a_start():
+def test_fit_crowd_model__goes_on_from_a_start():
     rng = np.random.default_rng(2)
-    log, _ = draw_log(rng, n_tasks=300, n_workers=15, n_classes=3, n_answers=5)
-    answers = read_answers(log)
-    whole, expected = fit_annotators(answers, Rule(strength=4.0), max_passes=10, tol=0)
-    begun, _ = fit_annotators(answers, Rule(strength=4.0), max_passes=6, tol=0)
-    _, posterior = fit_annotators(
-        answers, Rule(strength=4.0), start=begun.annotators, max_passes=4, tol=0
-    )
-    assert len(whole.moved) == 10
+    table, _ = draw_log(rng, n_tasks=300, n_workers=15, n_classes=3, n_labels=5)
+    log = read_labels(table)
+    whole, expected = fit_crowd_model(log, AnnotatorModel(pseudo_count=4.0), max_passes=10, tol=0)
+    earlier, _ = fit_crowd_model(log, AnnotatorModel(pseudo_count=4.0), max_passes=6, tol=0)
+    _, posterior = fit_crowd_model(log, earlier.model, max_passes=4, tol=0)
+    assert whole.n_passes == 10
     np.testing.assert_array_equal(posterior, expected)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate, read_answers
-from pmflib.crowd.aggregation import RULES, fit_annotators
-from pmflib.crowd.co_occurrence import fit_pairs
-from pmflib.solvers.crowd.annotator_model import Annotators
+from pmflib.crowd import aggregate, read_labels
+from pmflib.crowd.aggregation import fit_crowd_model
+from pmflib.crowd.co_occurrence import fit_worker_pairs
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.synthetic.label_logs import draw_published_crowd
 from tests.crowd.label_logs import draw_log, read_real_log
@@ -21,85 +21,79 @@ def count_wrong(found, truth):
     ("name", "em", "n_wrong"), [("bluebird", False, 15), ("bluebird", True, 12)]
 )
 def test_multispa__published_anchor(name, em, n_wrong):
-    answers, truth = read_real_log(name)
-    assert (
-        count_wrong(aggregate(answers, "multispa", em=em, max_passes=10, tol=0), truth) == n_wrong
-    )
+    log, truth = read_real_log(name)
+    assert count_wrong(aggregate(log, "multispa", em=em, max_passes=10, tol=0), truth) == n_wrong
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_moments__recover_a_crowd(method):
+def test_co_occurrences__recover_a_crowd(method):
     rng = np.random.default_rng(4)
-    sizes = {"n_tasks": 3000, "n_workers": 20, "n_classes": 3, "n_answers": 8}
-    answers, truth = draw_log(rng, **sizes, accuracy=(0.3, 0.9))
-    votes = count_wrong(aggregate(answers, "majority"), truth)
-    assert count_wrong(aggregate(answers, method, max_passes=500), truth) < 0.9 * votes
-    alone = aggregate(answers, method, em=False)
+    sizes = {"n_tasks": 3000, "n_workers": 20, "n_classes": 3, "n_labels": 8}
+    log, truth = draw_log(rng, **sizes, accuracy=(0.3, 0.9))
+    votes = count_wrong(aggregate(log, "majority"), truth)
+    assert count_wrong(aggregate(log, method, max_passes=500), truth) < 0.9 * votes
+    alone = aggregate(log, method, em=False)
     np.testing.assert_allclose(alone.confusion.sum(axis=1), 1)
     assert alone.prior.sum() == pytest.approx(1)
-    right = answers["label"] == truth[answers["task"]]
-    actual = np.bincount(answers["worker"], right) / np.bincount(answers["worker"])
+    right = log["label"] == truth[log["task"]]
+    actual = np.bincount(log["worker"], right) / np.bincount(log["worker"])
     assert np.corrcoef(alone.accuracy, actual)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_moments__workers_that_never_meet(method):
-    # every task has one answer: nothing can be learnt, and nothing breaks
-    answers = {"task": [1, 2, 3, 4], "worker": [1, 2, 3, 3], "label": ["x", "y", "x", "y"]}
-    found = aggregate(answers, method, em=False)
+def test_co_occurrences__workers_without_a_common_task(method):
+    # every task has one label: nothing can be learnt, and nothing breaks
+    log = {"task": [1, 2, 3, 4], "worker": [1, 2, 3, 3], "label": ["x", "y", "x", "y"]}
+    found = aggregate(log, method, em=False)
     assert np.isfinite(found.posterior).all()
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_tasks", [0, 400])
-def test_moments__no_pair_at_all(method, n_tasks):
-    # nobody, or so many who never meet that their pairs would be a large matrix of zeros
+def test_co_occurrences__no_pair_at_all(method, n_tasks):
+    # nobody, or so many without a common task that their pairs would be a large matrix of zeros
     each = list(range(n_tasks))
-    answers = {"task": each, "worker": each, "label": ["x" if task % 3 else "y" for task in each]}
-    found = aggregate(answers, method, em=False, classes=["x", "y"])
+    log = {"task": each, "worker": each, "label": ["x" if task % 3 else "y" for task in each]}
+    found = aggregate(log, method, em=False, classes=["x", "y"])
     assert found.posterior.shape == (n_tasks, 2)
     np.testing.assert_allclose(found.posterior, 0.5)
-    assert np.isfinite(aggregate(answers, method, classes=["x", "y"]).posterior).all()
+    assert np.isfinite(aggregate(log, method, classes=["x", "y"]).posterior).all()
 
 
-def test_moments__same_seed_same_bits():
-    answers, _ = draw_log(
-        np.random.default_rng(6), n_tasks=200, n_workers=10, n_classes=2, n_answers=4
-    )
-    first, second = (aggregate(answers, "robust", em=False, rng=3) for _ in range(2))
+def test_co_occurrences__same_seed_same_bits():
+    log, _ = draw_log(np.random.default_rng(6), n_tasks=200, n_workers=10, n_classes=2, n_labels=4)
+    first, second = (aggregate(log, "robust", em=False, rng=3) for _ in range(2))
     np.testing.assert_array_equal(first.posterior, second.posterior)
 
 
-def test_moments__end_point_is_chosen_by_the_answers():
-    # a crowd whose first rotation ends elsewhere than where the answers are likely: all starts agree on the best
-    answers, truth = draw_log(
-        np.random.default_rng(12), n_tasks=800, n_workers=30, n_classes=4, n_answers=6
+def test_co_occurrences__end_point_is_chosen_by_the_labels():
+    # a crowd whose first rotation ends elsewhere than where the labels are likely: all starts agree on the best
+    log, truth = draw_log(
+        np.random.default_rng(12), n_tasks=800, n_workers=30, n_classes=4, n_labels=6
     )
-    wrong = [
-        count_wrong(aggregate(answers, "designated", em=False, rng=s), truth) for s in range(3)
-    ]
+    wrong = [count_wrong(aggregate(log, "designated", em=False, rng=s), truth) for s in range(3)]
     assert max(wrong) - min(wrong) <= 0.01 * truth.size
-    assert max(wrong) < count_wrong(aggregate(answers, "majority"), truth)
+    assert max(wrong) < count_wrong(aggregate(log, "majority"), truth)
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
 @pytest.mark.parametrize("method", ["robust", "designated"])
-def test_moments__passes_end_where_those_from_the_truth_do(method, version):
+def test_co_occurrences__passes_end_where_those_from_the_truth_do(method, version):
     crowd = draw_published_crowd(4000, np.random.default_rng(1), version=version)
-    answers = read_answers(crowd.answers)
-    start = Annotators(crowd.prior, crowd.confusion, 0.0, RULES["dawid_skene"])
-    best, _ = fit_annotators(answers, start.rule, start=start, max_passes=2000, tol=1e-6)
-    found = aggregate(answers, method, max_passes=2000, tol=1e-6)
-    gap = crowd.measure(best.annotators.prior, best.annotators.confusion)
+    log = read_labels(crowd.log)
+    start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
+    best, _ = fit_crowd_model(log, start, max_passes=2000, tol=1e-6)
+    found = aggregate(log, method, max_passes=2000, tol=1e-6)
+    gap = crowd.measure(best.model.prior, best.model.confusion)
     assert crowd.measure(found.prior, found.confusion) <= 1.05 * gap
-    alone = aggregate(answers, method, em=False)
+    alone = aggregate(log, method, em=False)
     assert crowd.measure(alone.prior, alone.confusion) <= 5 * gap
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
-def test_moments__exact_pairs_give_the_centre_of_what_they_allow(version):
-    # a corner of the turns that exact pairs allow has several times the error of their mean
+def test_co_occurrences__exact_pairs_give_the_centre_of_what_they_allow(version):
+    # a corner of the rotations that exact pairs allow has several times the error of their mean
     errors = {True: [], False: []}
     for seed in range(4):
         crowd = draw_published_crowd(1, np.random.default_rng([1, seed]), version=version)
@@ -108,7 +102,7 @@ def test_moments__exact_pairs_give_the_centre_of_what_they_allow(version):
         blocks = (crowd.confusion[first] * crowd.prior) @ crowd.confusion[second].transpose(0, 2, 1)
         pairs = WorkerPairs(first, second, blocks, np.ones(first.size, int), n)
         for averaged in (True, False):
-            found = fit_pairs(
+            found = fit_worker_pairs(
                 pairs,
                 np.ones(n, int),
                 "designated",
@@ -121,24 +115,24 @@ def test_moments__exact_pairs_give_the_centre_of_what_they_allow(version):
 
 
 def make_judge(indifferent):
-    """A judge who cannot tell annotators apart, or one who likes those best that it saw first."""
-    heights = iter(range(0, -10_000, -10))
-    return (lambda _: 0.0) if indifferent else (lambda _: float(next(heights)))
+    """A judge to whom all models are alike, or one who likes those best that it saw first."""
+    log_likelihoods = iter(range(0, -10_000, -10))
+    return (lambda _: 0.0) if indifferent else (lambda _: float(next(log_likelihoods)))
 
 
 def test_aggregate__passes_leave_a_local_maximum_for_the_votes():
-    # pairs of a thousand items with a rare class lead to passes that end 50 nats below those from the votes
+    # pairs of a thousand tasks with a rare class lead to passes that end 50 nats below those from the votes
     crowd = draw_published_crowd(1000, np.random.default_rng([777, 15, 1000]), version="text")
-    answers = read_answers(crowd.answers)
-    found = aggregate(answers, "robust", max_passes=300)
-    votes = aggregate(answers, "dawid_skene", max_passes=300)
-    begun = fit_moments_alone(answers)
-    alone, _ = fit_annotators(answers, begun.rule, start=begun, max_passes=300, tol=1e-5)
+    log = read_labels(crowd.log)
+    found = aggregate(log, "robust", max_passes=300)
+    votes = aggregate(log, "dawid_skene", max_passes=300)
+    start = fit_co_occurrences_alone(log)
+    alone, _ = fit_crowd_model(log, start, max_passes=300, tol=1e-5)
     error = crowd.measure(found.prior, found.confusion)
     assert error <= 1.05 * crowd.measure(votes.prior, votes.confusion)
-    assert error < 0.5 * crowd.measure(alone.annotators.prior, alone.annotators.confusion)
+    assert error < 0.5 * crowd.measure(alone.model.prior, alone.model.confusion)
 
 
-def fit_moments_alone(answers):
-    found = aggregate(answers, "robust", em=False)
-    return Annotators(found.prior, found.confusion, 0.0, RULES["dawid_skene"])
+def fit_co_occurrences_alone(log):
+    found = aggregate(log, "robust", em=False)
+    return CrowdModel.from_probabilities(found.prior, found.confusion)

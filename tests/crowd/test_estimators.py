@@ -15,16 +15,16 @@ CLASSES = {
 
 
 @pytest.fixture(scope="module")
-def answers():
-    sizes = {"n_tasks": 100, "n_workers": 8, "n_classes": 2, "n_answers": 3}
+def log():
+    sizes = {"n_tasks": 100, "n_workers": 8, "n_classes": 2, "n_labels": 3}
     return draw_log(np.random.default_rng(0), **sizes)[0]
 
 
-@pytest.mark.parametrize(("kind", "method"), CLASSES.items())
-def test_fit__is_the_method(answers, kind, method):
-    estimator = kind(n_iter=500)
-    assert estimator.fit(answers) is estimator
-    expected = aggregate(answers, method, max_passes=500)
+@pytest.mark.parametrize(("estimator_class", "method"), CLASSES.items())
+def test_fit__is_the_method(log, estimator_class, method):
+    estimator = estimator_class(n_iter=500)
+    assert estimator.fit(log) is estimator
+    expected = aggregate(log, method, max_passes=500)
     np.testing.assert_array_equal(estimator.result_.posterior, expected.posterior)
 
 
@@ -33,19 +33,23 @@ def test_labels__before_fit():
         DawidSkene().labels_  # noqa: B018
 
 
-def test_labels__without_pandas_say_so(answers, monkeypatch):
+def test_labels__without_pandas_say_so(log, monkeypatch):
     import importlib
 
+    find = importlib.import_module
+
     def refuse(name):
-        raise ImportError(name)
+        if name == "pandas":
+            raise ImportError(name)
+        return find(name)
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     with pytest.raises(PmfError, match="pandas is not installed"):
-        MajorityVote().fit_predict(answers)
+        MajorityVote().fit_predict(log)
 
 
-def test_frames__are_by_task_worker_and_label(answers):
-    frame = pandas.DataFrame({**answers, "task": [f"t{task:03}" for task in answers["task"]]})
+def test_frames__are_by_task_worker_and_label(log):
+    frame = pandas.DataFrame({**log, "task": [f"t{task:03}" for task in log["task"]]})
     estimator = DawidSkene(n_iter=500)
     labels = estimator.fit_predict(frame)
     assert labels.index.name == "task"
@@ -58,9 +62,9 @@ def test_frames__are_by_task_worker_and_label(answers):
 
 
 @pytest.mark.filterwarnings("ignore")  # of crowd-kit about pandas
-def test_frames__agree_with_crowd_kit(answers):
+def test_frames__agree_with_crowd_kit(log):
     peers = pytest.importorskip("crowdkit.aggregation")
-    frame = pandas.DataFrame(answers)
+    frame = pandas.DataFrame(log)
     theirs = peers.DawidSkene(n_iter=200, tol=1e-10).fit(frame)
     ours = DawidSkene(n_iter=5000, tol=1e-10).fit(frame)
     assert (ours.labels_ == theirs.labels_.loc[ours.labels_.index]).mean() > 0.98

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.blocks import SparseBlock
-from pmflib.crowd.passes import evaluate_blocks, score_items, score_votes
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks
 from pmflib.crowd.votes import MOST_VOTES, add_votes, share_votes, tally_votes, weigh_votes
 from pmflib.em.statistics import em_statistics
 
@@ -11,7 +11,7 @@ BLOCK = SparseBlock(np.array([0, 3, 3, 4]), np.array([0, 2, 5, 1], np.int32))
 
 
 def draw_block(rng, n_rows, n_workers, n_classes, most):
-    """Items with up to so many answers, some without any."""
+    """Tasks with up to so many labels, some without any."""
     lengths = rng.integers(0, most + 1, n_rows)
     rows = [
         np.sort(rng.choice(n_workers, n, replace=False)) * n_classes
@@ -23,7 +23,7 @@ def draw_block(rng, n_rows, n_workers, n_classes, most):
 
 
 def add_levels(block, n_workers, n_classes):
-    """Items with their votes as levels of their own behind the answers: the slow way, by the book."""
+    """Tasks with their votes as levels of their own behind the labels: the slow way, by the book."""
     offsets = np.arange(n_workers + 1) * n_classes
     offsets = np.append(offsets, offsets[-1] + np.arange(1, n_classes + 1) * MOST_VOTES)
     rows = []
@@ -34,17 +34,17 @@ def add_levels(block, n_workers, n_classes):
     return SparseBlock(indptr, np.concatenate(rows).astype(np.int32)), offsets
 
 
-def weigh_levels(gains, n_classes, n_kinds):
-    weights = np.zeros((n_classes, MOST_VOTES, n_kinds, n_classes))
+def weigh_levels(gains, n_classes, n_subclasses):
+    weights = np.zeros((n_classes, MOST_VOTES, n_subclasses, n_classes))
     for one in range(n_classes):
         weights[one, :, :, one] = gains[1:, None]
-    return weights.reshape(-1, n_kinds * n_classes)
+    return weights.reshape(-1, n_subclasses * n_classes)
 
 
-def test_add_votes__items_with_equal_votes_are_a_stratum():
+def test_add_votes__tasks_with_equal_votes_are_a_stratum():
     assert tally_votes(BLOCK, 2).tolist() == [[2, 1], [0, 0], [0, 1]]
     voted = add_votes(BLOCK, 2)
-    assert voted.answers is BLOCK
+    assert voted.labels is BLOCK
     assert voted.tallies.tolist() == [[0, 0], [0, 1], [2, 1]]
     assert voted.strata.tolist() == [2, 0, 1]
     assert voted.sizes.tolist() == [1, 1, 1]
@@ -58,30 +58,32 @@ def test_add_votes__strata_are_the_distinct_tallies(n_classes):
     assert len(np.unique(voted.tallies, axis=0)) == len(voted.tallies)
 
 
-def test_add_votes__no_items_and_more_votes_than_are_told_apart():
+def test_add_votes__no_tasks_and_more_votes_than_are_reported_apart():
     nothing = add_votes(SparseBlock(np.zeros(1, np.int64), np.empty(0, np.int32)), 3)
     assert nothing.tallies.shape == (0, 3)
-    assert score_items(nothing, np.zeros(3), np.zeros((6, 3)), weigh_votes(0.75)).shape == (0, 3)
+    assert score_tasks(
+        nothing, LogWeights(np.zeros(3), np.zeros((6, 3)), weigh_votes(0.75))
+    ).shape == (0, 3)
     many = SparseBlock(np.array([0, 200]), np.arange(200, dtype=np.int32) * 2)
     assert add_votes(many, 2).tallies.tolist() == [[MOST_VOTES, 0]]
 
 
-@pytest.mark.parametrize("n_kinds", [1, 2])
+@pytest.mark.parametrize("n_subclasses", [1, 2])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("gains", [weigh_votes(0.75), share_votes(), weigh_votes(0.0)])
 def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(
-    n_kinds, n_classes, gains
+    n_subclasses, n_classes, gains
 ):
     rng = np.random.default_rng(n_classes)
     n_workers = 150
     block = draw_block(rng, 200, n_workers, n_classes, 140)
-    n_states = n_kinds * n_classes
+    n_states = n_subclasses * n_classes
     log_prior = np.log(rng.dirichlet(np.ones(n_states)))
     weights = np.log(rng.dirichlet(np.ones(n_states), n_workers * n_classes))
-    voted = add_votes(block, n_classes)
-    found = evaluate_blocks([voted], log_prior, weights, gains)
+    voted, log_weights = add_votes(block, n_classes), LogWeights(log_prior, weights, gains)
+    found = evaluate_blocks([voted], log_weights)
     levelled, offsets = add_levels(block, n_workers, n_classes)
-    every = np.concatenate([weights, weigh_levels(gains, n_classes, n_kinds)])
+    every = np.concatenate([weights, weigh_levels(gains, n_classes, n_subclasses)])
     expected = em_statistics(levelled, offsets, log_prior, every)
     np.testing.assert_allclose(
         found.level_mass, expected.level_mass[: len(weights)], rtol=1e-11, atol=1e-13
@@ -89,35 +91,39 @@ def test_evaluate_blocks__votes_are_evidence_as_levels_of_their_own_would_be(
     np.testing.assert_allclose(found.state_mass, expected.state_mass, rtol=1e-12)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-12)
     assert found.n_rows == expected.n_rows
-    # states are the classes of every kind in turn
-    posterior = score_items(voted, log_prior, weights, gains)
-    of_classes = found.state_mass.reshape(n_kinds, n_classes).sum(axis=0)
-    answered = np.diff(block.indptr) > 0
-    np.testing.assert_allclose(posterior[answered].sum(axis=0), of_classes, rtol=1e-11)
+    # states are the classes of one subclass after the other
+    posterior = score_tasks(voted, log_weights)
+    of_classes = found.state_mass.reshape(n_subclasses, n_classes).sum(axis=0)
+    labelled = np.diff(block.indptr) > 0
+    np.testing.assert_allclose(posterior[labelled].sum(axis=0), of_classes, rtol=1e-11)
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
 
 
-def test_score_items__hopeless_answers_are_left_to_the_log_domain():
-    # 200 answers that nobody could have given: products vanish, sums of logarithms do not
+def test_score_tasks__hopeless_labels_are_left_to_the_log_domain():
+    # 200 labels that nobody could have given: products vanish, sums of logarithms do not
     n_workers = 200
     weights = np.full((n_workers * 2, 2), -700.0)
     weights[::2, 0] = -690.0
     weights[1::2, 1] = -690.0
     levels = np.arange(n_workers) * 2 + (np.arange(n_workers) >= 99)
     block = SparseBlock(np.array([0, n_workers]), levels.astype(np.int32))
-    posterior = score_items(add_votes(block, 2), np.log([0.5, 0.5]), weights, weigh_votes(20.0))
+    posterior = score_tasks(
+        add_votes(block, 2), LogWeights(np.log([0.5, 0.5]), weights, weigh_votes(20.0))
+    )
     logs = np.array([99, 101]) * 10.0 + 20.0 * np.log((np.array([99, 101]) + 0.5) / 0.5)
     expected = np.exp(logs - logs.max())
     np.testing.assert_allclose(posterior[0], expected / expected.sum(), rtol=1e-9)
 
 
-def test_score_votes__posterior_is_the_share():
-    posterior = score_votes(add_votes(BLOCK, 2), 3, 2)
+def test_score_tasks__posterior_of_votes_is_their_share():
+    posterior = score_tasks(add_votes(BLOCK, 2), LogWeights.from_votes(3, 2))
     np.testing.assert_allclose(posterior, [[2 / 3, 1 / 3], [0.5, 0.5], [0.0, 1.0]], atol=1e-12)
 
 
-def test_weigh_votes__is_a_power_of_the_smoothed_share():
+def test_weigh_votes__is_a_power_of_the_share():
     prior = np.array([0.3, 0.7])
-    posterior = score_items(add_votes(BLOCK, 2), np.log(prior), np.zeros((6, 2)), weigh_votes(0.75))
+    posterior = score_tasks(
+        add_votes(BLOCK, 2), LogWeights(np.log(prior), np.zeros((6, 2)), weigh_votes(0.75))
+    )
     expected = prior * ([[2.5, 1.5], [0.5, 0.5], [0.5, 1.5]] / np.array([4, 1, 2])[:, None]) ** 0.75
     np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))

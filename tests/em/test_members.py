@@ -5,7 +5,6 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import (
     Runs,
-    estimate_gain,
     join_members,
     merge_each,
     split_members,
@@ -13,6 +12,7 @@ from pmflib.em.members import (
 from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
+from pmflib.selection.comparison import estimate_gain
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
@@ -150,11 +150,6 @@ def log_probs(model, codes, target):
         rest[:, target] = -1
         found = found - joint.log_prob(rest)
     return found
-
-
-def test_estimate_gain__one_sample_has_no_error():
-    assert estimate_gain(np.array([1.0, 0.5, 0.25])) == (0.5, np.inf)
-    assert estimate_gain(np.zeros(3)) == (0.0, np.inf)
 
 
 def test_samples__target_is_scored_given_the_others():

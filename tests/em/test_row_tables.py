@@ -142,7 +142,7 @@ def test_add_block__vector_code_that_does_not_compile(force, monkeypatch):
     force(2)
     expected = em_statistics(block, offsets, *logs)
     forget_choices()
-    monkeypatch.setattr(fallback, "_told", set())
+    monkeypatch.setattr(fallback, "_warned", set())
     for name in ("make_row_kernels", "make_dense_combined"):
         monkeypatch.setattr(em_choice, name, plain_only(getattr(em_choice, name), fail))
     with pytest.warns(RuntimeWarning, match="NotImplementedError: no such vectors") as caught:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.crowd.pipeline.checkpoint import load_fit
-from pmflib.solvers.crowd.annotator_model import Rule
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from tests.crowd.label_logs import draw_log
 from tests.faults.fault_runs import (
     WAIT_SECONDS,
@@ -29,26 +29,26 @@ from tests.faults.fault_runs import (
 pytestmark = pytest.mark.slow
 
 
-def write_answers(path: Path) -> None:
-    """Write a log that takes many passes: guesses that tell little."""
+def write_labels(path: Path) -> None:
+    """Write a log that takes many passes: guesses that say little."""
     rng = np.random.default_rng(5)
-    sizes = {"n_tasks": 60_000, "n_workers": 200, "n_classes": 4, "n_answers": 5}
-    answers, _ = draw_log(rng, **sizes, accuracy=(0.3, 0.5))
-    pq.write_table(pa.table({name: pa.array(column) for name, column in answers.items()}), path)
+    sizes = {"n_tasks": 60_000, "n_workers": 200, "n_classes": 4, "n_labels": 5}
+    log, _ = draw_log(rng, **sizes, accuracy=(0.3, 0.5))
+    pq.write_table(pa.table({name: pa.array(column) for name, column in log.items()}), path)
 
 
 def count_passes(store: Path) -> int:
     """Passes in the checkpoint of a run under way; 0 without one."""
     for folder, _, names in os.walk(store / "work"):
         if "state.npz" in names:
-            fit = load_fit(Path(folder) / "state.npz", Rule())
-            return 0 if fit is None else len(fit.moved)
+            fit = load_fit(Path(folder) / "state.npz", AnnotatorModel())
+            return 0 if fit is None else fit.n_passes
     return 0
 
 
 def test_crowd__killed_and_run_again(tmp_path: Path) -> None:
-    write_answers(tmp_path / "answers.parquet")
-    words = ["crowd", str(tmp_path / "answers.parquet"), "--output"]
+    write_labels(tmp_path / "labels.parquet")
+    words = ["crowd", str(tmp_path / "labels.parquet"), "--output"]
     with running_pmf(tmp_path / "pipeline.toml", words=[*words, "undisturbed"]) as process:
         undisturbed = json.loads(finish(process)[0])
     assert undisturbed["passes"] >= 20
@@ -63,7 +63,7 @@ def test_crowd__killed_and_run_again(tmp_path: Path) -> None:
                 each.kill()
         assert process.wait(WAIT_SECONDS) == -signal.SIGKILL
         wait_until(lambda: all(map(is_gone, family)))
-    assert "crowd" not in list_kinds(store)
+    assert "labels" not in list_kinds(store)
     with (
         running_pmf(tmp_path / "pipeline.toml", words=[*words, "disturbed"]) as process,
         watching(lambda: count_passes(store)) as seen,

@@ -14,7 +14,7 @@ import pytest
 
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import open_client, start_workers
-from tasks.progress import Progress, listen
+from tasks.stage_progress import Progress, listen
 from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,

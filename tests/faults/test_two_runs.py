@@ -10,7 +10,7 @@ import pytest
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
-from tasks.progress import Progress, listen
+from tasks.stage_progress import Progress, listen
 from tests.faults.fault_runs import (
     check_artefacts,
     check_store,

@@ -6,8 +6,8 @@ from tests.reference import make_model
 
 def test_average_parameters__states_in_another_order_are_the_same_model():
     prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
-    turned = prior[::-1], factors[:, ::-1]
-    mean = average_parameters([(prior, factors), turned, (prior, factors)])
+    reordered = prior[::-1], factors[:, ::-1]
+    mean = average_parameters([(prior, factors), reordered, (prior, factors)])
     np.testing.assert_allclose(mean[0], prior, rtol=1e-12)
     np.testing.assert_allclose(mean[1], factors, rtol=1e-12)
 

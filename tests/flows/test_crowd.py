@@ -31,31 +31,27 @@ def run(folder, *words):
     )
 
 
-def test_crowd__answers_in_labels_and_workers_out(tmp_path):
-    answers, _ = draw_log(
-        np.random.default_rng(0), n_tasks=50, n_workers=6, n_classes=2, n_answers=3
-    )
+def test_crowd__label_log_in_true_labels_and_workers_out(tmp_path):
+    log, _ = draw_log(np.random.default_rng(0), n_tasks=50, n_workers=6, n_classes=2, n_labels=3)
     lines = ["question,who,said"]
-    lines += [f"q{t:02},w{w},{label}" for t, w, label in zip(*answers.values(), strict=True)]
+    lines += [f"q{t:02},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "log.csv").write_text("\n".join([*lines, "q01,w0,7"]))
     names = ["--task", "question", "--worker", "who", "--label", "said", "--classes", "0,1"]
     done = call(tmp_path, "log.csv", *names, "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    assert (facts["tasks"], facts["answers"], facts["workers"]) == (50, 150, 6)
+    assert (facts["tasks"], facts["labels"], facts["workers"]) == (50, 150, 6)
     assert facts["rows"]["rows_quarantined"] == 1
     assert pq.read_table(facts["quarantine"])["reason"].to_pylist() == ["unknown_level"]
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
-    expected = aggregate(answers, tol=1e-6, max_passes=200)
+    expected = aggregate(log, tol=1e-6, max_passes=200)
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert pq.read_table(tmp_path / "out" / "workers.parquet").num_rows == 6
 
 
 def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
-    answers, _ = draw_log(
-        np.random.default_rng(1), n_tasks=80, n_workers=7, n_classes=2, n_answers=3
-    )
-    lines = [f"t{t:02},w{w},{label}" for t, w, label in zip(*answers.values(), strict=True)]
+    log, _ = draw_log(np.random.default_rng(1), n_tasks=80, n_workers=7, n_classes=2, n_labels=3)
+    lines = [f"t{t:02},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines[:120]]))
     assert call(tmp_path, "a.csv").returncode == 0
     file = tmp_path / "out" / "pipeline.toml"
@@ -65,12 +61,12 @@ def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
     done = call(tmp_path, "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    assert (facts["answers"], facts["passes"]) == (240, 4)
+    assert (facts["labels"], facts["passes"]) == (240, 4)
     assert edited in file.read_text()
     status = run(tmp_path, "status", "out/pipeline.toml", "--json")
     held = json.loads(status.stdout)
     assert held["current"]
-    assert (held["run"], held["labels"]["answers"], held["labels"]["path"]) == (
+    assert (held["run"], held["labels"]["labels"], held["labels"]["path"]) == (
         {},
         240,
         facts["path"],
@@ -79,30 +75,30 @@ def test_crowd__again_with_an_edited_configuration_and_its_accounts(tmp_path):
     assert "Labels" in shown
     assert facts["path"] in shown
     trace = run(tmp_path, "log", "out/pipeline.toml").stdout
-    assert trace.startswith(f"crowd {facts['digest'][:12]}")
+    assert trace.startswith(f"labels {facts['digest'][:12]}")
     assert "a.csv" in trace
     assert "b.csv" in trace
     assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
-    # what a model would answer has no model to do so
+    # a question to a model has no model to answer it
     query = run(tmp_path, "query", "out/pipeline.toml", "w1")
     assert query.returncode == 4
     assert "no live model yet" in query.stderr
 
 
 def test_crowd__from_pairs_of_workers(tmp_path):
-    sizes = {"n_tasks": 200, "n_workers": 8, "n_classes": 2, "n_answers": 5}
-    answers, _ = draw_log(np.random.default_rng(2), **sizes, accuracy=(0.75, 0.95))
-    lines = [f"t{t:03},w{w},{label}" for t, w, label in zip(*answers.values(), strict=True)]
+    sizes = {"n_tasks": 200, "n_workers": 8, "n_classes": 2, "n_labels": 5}
+    log, _ = draw_log(np.random.default_rng(2), **sizes, accuracy=(0.75, 0.95))
+    lines = [f"t{t:03},w{w},{label}" for t, w, label in zip(*log.values(), strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(["task,worker,label", *lines]))
     done = call(tmp_path, "a.csv", "--method", "robust", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
-    expected = aggregate(answers, "robust")
+    expected = aggregate(log, "robust")
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert (facts["method"], facts["em"], facts["passes"]) == ("robust", True, expected.n_passes)
     trace = run(tmp_path, "log", "out/pipeline.toml").stdout
-    assert "annotators" in trace
+    assert "crowd-model" in trace
     assert "worker-pairs" in trace
     shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
     assert (shown["artefacts"]["worker-pairs"], shown["unfinished"]) == (1, [])
@@ -114,7 +110,7 @@ def test_crowd__from_pairs_of_workers(tmp_path):
     assert json.loads(call(tmp_path, "--json").stdout)["method"] == "multispa"
     shown = json.loads(run(tmp_path, "status", "out/pipeline.toml", "--json").stdout)
     assert shown["artefacts"]["worker-pairs"] == 1
-    assert shown["artefacts"]["annotators"] == 2
+    assert shown["artefacts"]["crowd-model"] == 2
     # an artefact that is damaged is named
     (pairs,) = (tmp_path / "out" / "store" / "worker-pairs").iterdir()
     (pairs / "pairs" / "zarr.json").write_text("{}")

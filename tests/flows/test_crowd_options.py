@@ -91,7 +91,7 @@ def test_crowd__options_that_contradict_it_are_refused(call, tmp_path, arguments
     assert "give --output another folder" in err
 
 
-def test_crowd__no_answers_named_and_other_layouts(call, tmp_path):
+def test_crowd__no_labels_named_and_other_layouts(call, tmp_path):
     code, err = call()
     assert code == 2
     assert "no PATH is given, and there is no 'crowd/pipeline.toml' that names one" in err
@@ -102,4 +102,4 @@ def test_crowd__no_answers_named_and_other_layouts(call, tmp_path):
     )
     code, err = call("a.csv")
     assert code == 2
-    assert "is 'wide'; answers are laid out 'long'" in err
+    assert "is 'wide'; label logs are laid out 'long'" in err

@@ -159,7 +159,7 @@ def test_score__predicts_the_party(ran, monkeypatch, capsys):
         (["score", "--questions", "q", "--target", "party"], 2, "--questions goes without"),
         (["query", "party given v03=7"], 3, "has no level '7'; levels are"),
         (["query", "party given v03"], 2, "is not NAME=LEVEL; write for example"),
-        (["log", "zzz"], 4, "no artefact begins with 'zzz'"),
+        (["log", "zzz"], 4, "no artefact starts with 'zzz'"),
     ],
 )
 def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, code, message):

@@ -4,7 +4,7 @@ import time
 from rich.console import Console
 
 from flows.progress_bars import _LinePrinter, show_progress
-from tasks.progress import Progress, report
+from tasks.stage_progress import Progress, report
 
 
 def show(reports, *, terminal, width=100):

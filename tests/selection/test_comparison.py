@@ -136,3 +136,8 @@ def test_pseudo_count_grids__hold_the_default():
         assert f"`{grid}`" in pseudo_count_grids.__doc__
         assert f"{values[-1]:g}" in pseudo_count_grids.__doc__
     assert list(pseudo_count_grids.FIT_SAMPLES) == sorted(pseudo_count_grids.FIT_SAMPLES)
+
+
+def test_estimate_gain__one_sample_has_no_error():
+    assert estimate_gain(np.array([1.0, 0.5, 0.25])) == (0.5, math.inf)
+    assert estimate_gain(np.zeros(3)) == (0.0, math.inf)

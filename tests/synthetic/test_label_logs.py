@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.errors import PmfError
-from pmflib.synthetic.label_logs import LEAST_PRIOR, draw_answers, draw_published_crowd
+from pmflib.synthetic.label_logs import LEAST_PRIOR, draw_labels, draw_published_crowd
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
@@ -32,8 +32,8 @@ def test_draw_published_crowd__unknown_version():
         draw_published_crowd(10, np.random.default_rng(0), version="book")  # type: ignore[arg-type]
 
 
-def test_draw_answers__each_row_by_its_own_probabilities():
+def test_draw_labels__each_row_by_its_own_probabilities():
     chances = np.repeat([[0.2, 0.0, 0.8], [0.0, 1.0, 0.0]], 20_000, axis=0)
-    drawn = draw_answers(chances, np.random.default_rng(1)).reshape(2, -1)
+    drawn = draw_labels(chances, np.random.default_rng(1)).reshape(2, -1)
     assert (drawn[1] == 1).all()
     np.testing.assert_allclose(np.bincount(drawn[0]) / 20_000, [0.2, 0, 0.8], atol=0.01)

@@ -55,10 +55,10 @@ def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
     tensor = joint_tensor(model.prior, model.factors, SIZES)
     codes, hidden = gather(config, stages, [3])
     train, _ = gather(config, stages, [0, 1])
-    opened = [
+    raised = [
         np.bincount(train[:, j][train[:, j] >= 0], minlength=n) + 0.5 for j, n in enumerate(SIZES)
     ]
-    expected = score_by_hand(codes, hidden, tensor, [c / c.sum() for c in opened])
+    expected = score_by_hand(codes, hidden, tensor, [c / c.sum() for c in raised])
     assert (found["rows"], found["hidden_cells"]) == (len(codes), hidden.sum())
     assert hidden.sum() > 20
     assert found["log_prob_per_cell"] == pytest.approx(expected["log_prob"].mean())

@@ -6,7 +6,7 @@ import pytest
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest import build_steps
 from tasks.ingest import ingest
-from tasks.progress import listen
+from tasks.stage_progress import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 SIZES = (3, 2, 4)

@@ -1,7 +1,12 @@
+from contextlib import nullcontext
+from functools import partial
+
 import numpy as np
 import pytest
 
+from pmflib.em.checkpoint import save_state
 from pmflib.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.fitting.distillation import distil
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
@@ -9,8 +14,8 @@ from pmflib.store.artefacts import Store
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.progress import listen
 from tasks.refine import refine
+from tasks.stage_progress import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
@@ -43,7 +48,7 @@ def check_model(model, schema, rank):
 
 
 def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
-    """The model of rank 1 is the product of the marginals with pseudo-counts."""
+    """A model of rank 1 is the product of the marginals."""
     schema = make_schema(3, 2)
     codes = draw_codes(200, (3, 2), missing=0)
     no_folds = {"validation_folds": 0, "test_folds": 0}
@@ -89,37 +94,36 @@ def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
 
 def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
-    heard = []
+    received = []
     other = change(config, model={"method": "random"}, em={"max_passes": 7, "pseudo_count": 1.0})
-    with listen(heard.append):
+    with listen(received.append):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
     likelihoods = summary_of(config, model)["log_likelihood_per_row"]
     assert len(likelihoods) == 7
     assert likelihoods[-1] > likelihoods[0]
-    assert [(p.done, p.total) for p in heard] == [(done, 7) for done in range(8)]
-    assert all("log-likelihood" in p.text and "held out" in p.text for p in heard[1:])
-    assert ["left" in p.text for p in heard] == [False, False, *[True] * 5, False]
+    assert [(p.done, p.total) for p in received] == [(done, 7) for done in range(8)]
+    assert all("log-likelihood" in p.text and "held out" in p.text for p in received[1:])
+    assert ["left" in p.text for p in received] == [False, False, *[True] * 5, False]
 
 
-def test_refine__goes_on_from_the_last_pass(fitted, workers, monkeypatch):
+def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
     config, stages = fitted
     arguments = (stages["dataset"], stages["counts"], stages["start"], workers)
     longer = config.model_copy(
         update={"em": config.em.model_copy(update={"max_passes": 9, "tol": 0})}
     )
-    original = refine.fn.__globals__["save_state"]
 
     def save_four(path, state):
-        original(path, state)
+        save_state(path, state)
         if state.n_passes == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(refine.fn.__globals__, "save_state", save_four)
+    monkeypatch.setattr("pmflib.em.members.save_state", save_four)
     with pytest.raises(KeyboardInterrupt):
         refine.fn(longer, *arguments)
     passes = []
-    monkeypatch.setitem(
-        refine.fn.__globals__, "save_state", lambda path, state: passes.append(state.n_passes)
+    monkeypatch.setattr(
+        "pmflib.em.members.save_state", lambda path, state: passes.append(state.n_passes)
     )
     resumed = refine.fn(longer, *arguments)
     assert passes[0] == 5
@@ -174,9 +178,7 @@ def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, worke
     assert notes[1].startswith("start ")
     # on workers and in this process alike
     monkeypatch.setattr("tasks.refine.VERSION", 0)
-    monkeypatch.setattr(
-        "tasks.refine._evaluate_on", evaluate_here(refine.fn.__globals__["_evaluate_on"])
-    )
+    monkeypatch.setattr("tasks.refine.open_workers", open_nothing)
     alone = refine_again(long, stages, workers)
     assert summary_of(config, alone)["notes"] == notes
 
@@ -190,7 +192,7 @@ def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
         config, refine_again(change(config, em=fixed | {"target": name}), stages, workers)
     )
     assert aimed["notes"][0].startswith(f"held out: log-likelihood of {name!r}")
-    # one variable says less than all
+    # one variable is easier to predict than all
     assert min(aimed["held_out_per_row"]) > max(joint["held_out_per_row"])
     assert aimed["log_likelihood_per_row"] == joint["log_likelihood_per_row"]
     unknown = change(config, em=fixed | {"target": "nobody"})
@@ -198,8 +200,9 @@ def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
         refine_again(unknown, stages, workers)
 
 
-def evaluate_here(original):
-    return lambda client, *arguments: original(None, *arguments)
+def open_nothing(config, address):
+    """No workers, and room for everything."""
+    return nullcontext((None, 1 << 40))
 
 
 def test_refine__average_of_members(fitted, workers, monkeypatch):
@@ -211,29 +214,25 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
     assert (model.origin["average"], model.origin["final"]) == (3, True)
     assert summary["notes"][-1].startswith("average of 3 fits: held-out log-likelihood per sample")
     monkeypatch.setattr("tasks.refine.VERSION", 0)
-    monkeypatch.setattr(
-        "tasks.refine._evaluate_on", evaluate_here(refine.fn.__globals__["_evaluate_on"])
-    )
+    monkeypatch.setattr("tasks.refine.open_workers", open_nothing)
     assert refine_again(several, stages, workers).digest == reference.digest
 
 
-def test_refine__average_goes_on_from_the_last_pass(fitted, workers, monkeypatch):
+def test_refine__average_continues_from_the_last_pass(fitted, workers, monkeypatch):
     config, stages = fitted
     several = change(config, em={"members": 2, "max_passes": 12, "pseudo_count": 0.5})
-    original = refine.fn.__globals__["save_state"]
 
     def save_some(path, state):
-        original(path, state)
+        save_state(path, state)
         if path.name == "state-members.npz" and state.n_passes == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(refine.fn.__globals__, "save_state", save_some)
+    monkeypatch.setattr("pmflib.em.members.save_state", save_some)
     with pytest.raises(KeyboardInterrupt):
         refine_again(several, stages, workers)
     saved = []
-    monkeypatch.setitem(
-        refine.fn.__globals__,
-        "save_state",
+    monkeypatch.setattr(
+        "pmflib.em.members.save_state",
         lambda path, state: saved.append((path.name, state.n_passes)),
     )
     resumed = refine_again(several, stages, workers)
@@ -246,7 +245,7 @@ def test_refine__average_goes_on_from_the_last_pass(fitted, workers, monkeypatch
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("tasks.refine.DRAWN_SAMPLES", 500)
+    monkeypatch.setattr("tasks.refine.distil", partial(distil, n_samples=500))
     small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
     reference = refine_again(small, stages, workers)
     model = load_model(config, reference)

@@ -101,7 +101,7 @@ def test_answer__refuses_what_cannot_be_asked(long_log, fitted, tmp_path, worker
         answer.fn(config, stages["dataset"], stages["model"], str(tmp_path / "none.csv"), workers)
     wide, wide_stages = fitted
     (tmp_path / "q.csv").write_text("who,what\ns1,v1\n")
-    with pytest.raises(ConfigError, match="questions are asked of long logs"):
+    with pytest.raises(ConfigError, match="questions need 'long' with sample"):
         answer.fn(
             wide, wide_stages["dataset"], wide_stages["model"], str(tmp_path / "q.csv"), workers
         )

@@ -17,7 +17,7 @@ TINY = 1e-8
 
 
 def run_kos(log: Log, rng: np.random.Generator) -> Found:
-    """KOS in its limit: left singular vector of the answers about every worker's mean.
+    """KOS in its limit: left singular vector of the labels about every worker's mean.
 
     The messages of the paper are powers of this matrix; the sign is the one that most workers, by weight, agree with.
 
@@ -26,8 +26,8 @@ def run_kos(log: Log, rng: np.random.Generator) -> Found:
     Karger, Oh, Shah (2011), NeurIPS; as Zhang, Chen, Zhou, Jordan (2014), NeurIPS, compare it.
     """
 
-    def score(answers: np.ndarray) -> np.ndarray:
-        left, _, right = np.linalg.svd(answers - answers.mean(axis=0), full_matrices=False)
+    def score(labels: np.ndarray) -> np.ndarray:
+        left, _, right = np.linalg.svd(labels - labels.mean(axis=0), full_matrices=False)
         agreeing = (right[0][right[0] >= 0] ** 2).sum()
         return left[:, 0] if agreeing >= 0.5 else -left[:, 0]
 
@@ -35,16 +35,16 @@ def run_kos(log: Log, rng: np.random.Generator) -> Found:
 
 
 def run_ghosh_svd(log: Log, rng: np.random.Generator) -> Found:
-    """GhoshSVD: left singular vector of the answers, its sign that of the votes.
+    """GhoshSVD: left singular vector of the labels, its sign that of the votes.
 
     References
     ----------
     Ghosh, Kale, McAfee (2011), ACM EC.
     """
 
-    def score(answers: np.ndarray) -> np.ndarray:
-        left, _, _ = np.linalg.svd(answers, full_matrices=False)
-        return _agree(np.sign(left[:, 0]), answers)
+    def score(labels: np.ndarray) -> np.ndarray:
+        left, _, _ = np.linalg.svd(labels, full_matrices=False)
+        return _agree(np.sign(left[:, 0]), labels)
 
     return _split(log, score)
 
@@ -57,11 +57,11 @@ def run_eigen_ratio(log: Log, rng: np.random.Generator) -> Found:
     Dalvi, Dasgupta, Kumar, Rastogi (2013), WWW, algorithm 2.
     """
 
-    def score(answers: np.ndarray) -> np.ndarray:
-        met = np.abs(answers).T @ np.abs(answers)
-        agreement = answers.T @ answers / (met + TINY)
+    def score(labels: np.ndarray) -> np.ndarray:
+        met = np.abs(labels).T @ np.abs(labels)
+        agreement = labels.T @ labels / (met + TINY)
         weights, reach = _lead(agreement), _lead((met > 0).astype(float))
-        return _agree(answers @ (weights / reach), answers)
+        return _agree(labels @ (weights / reach), labels)
 
     return _split(log, score)
 
@@ -72,8 +72,8 @@ def _lead(matrix: np.ndarray) -> np.ndarray:
     return vectors[:, np.abs(values).argmax()]
 
 
-def _agree(score: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    return score if score @ answers.sum(axis=1) >= 0 else -score
+def _agree(score: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return score if score @ labels.sum(axis=1) >= 0 else -score
 
 
 def _split(log: Log, score: Callable[[np.ndarray], np.ndarray]) -> Found:
@@ -83,6 +83,6 @@ def _split(log: Log, score: Callable[[np.ndarray], np.ndarray]) -> Found:
     first = np.full(log.n_tasks, log.n_classes - 1)
     for label in range(log.n_classes - 2, -1, -1):
         signs = np.where(labels > label, 1.0, -1.0)
-        answers = scipy.sparse.coo_matrix((signs, (tasks, workers)), shape=shape).toarray()
-        first[score(answers) < 0] = label
+        labels = scipy.sparse.coo_matrix((signs, (tasks, workers)), shape=shape).toarray()
+        first[score(labels) < 0] = label
     return Found(np.eye(log.n_classes)[first])

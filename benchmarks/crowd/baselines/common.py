@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
-from pmflib.crowd import Answers
+from pmflib.crowd import LabelLog
 
 FLOOR = 1e-6
-"""Least probability of an answer, as the spectral method of Zhang and others has it."""
+"""Least probability of a label, as the spectral method of Zhang and others has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,32 +36,32 @@ class Log:
 
     @property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Task, worker and label of every answer, int64 of shape (n_answers,)."""
+        """Task, worker and class of every label, int64 of shape (n_labels,)."""
         tasks = np.repeat(np.arange(self.n_tasks), np.diff(self.one_hot.indptr))
         return tasks, *np.divmod(self.one_hot.indices.astype(np.int64), self.n_classes)
 
     @property
     def votes(self) -> np.ndarray:
-        """Number of answers by task and label, (n_tasks, n_classes)."""
+        """Number of labels by task and label, (n_tasks, n_classes)."""
         labels = np.tile(np.eye(self.n_classes), (self.n_workers, 1))
         return np.asarray(self.one_hot @ labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a method says: (n_tasks, n_classes); where it has them, (n_classes,) and (n_workers, answers, classes)."""
+    """What a method says: (n_tasks, n_classes); where it has them, (n_classes,) and (n_workers, labels, classes)."""
 
     posterior: np.ndarray
     prior: np.ndarray | None = None
     confusion: np.ndarray | None = None
 
 
-def make_log(answers: Answers) -> Log:
-    """One-hot rows of answers."""
-    block, width = answers.block, answers.n_workers * answers.n_classes
+def make_log(log: LabelLog) -> Log:
+    """One-hot rows of labels."""
+    block, width = log.block, log.n_workers * log.n_classes
     cells = (np.ones(len(block.indices)), block.indices, block.indptr)
-    one_hot = scipy.sparse.csr_matrix(cells, shape=(answers.n_tasks, width))
-    return Log(one_hot, answers.n_workers, answers.n_classes)
+    one_hot = scipy.sparse.csr_matrix(cells, shape=(log.n_tasks, width))
+    return Log(one_hot, log.n_workers, log.n_classes)
 
 
 def find_posterior(log: Log, prior: np.ndarray, confusion: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def find_posterior(log: Log, prior: np.ndarray, confusion: np.ndarray) -> np.nda
 
 
 def count_confusion(log: Log, posterior: np.ndarray) -> np.ndarray:
-    """Confusion matrices by maximum likelihood; uniform where a worker has no answers of a class."""
+    """Confusion matrices by maximum likelihood; uniform where a worker has no labels of a class."""
     mass = (log.one_hot.T @ posterior).reshape(-1, log.n_classes, log.n_classes)
     totals = mass.sum(axis=1, keepdims=True)
     return np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), 1.0 / log.n_classes)

@@ -17,7 +17,7 @@ from benchmarks.crowd.baselines.common import Found, Log, make_log
 from benchmarks.crowd.baselines.minimax import run_minimax
 from benchmarks.crowd.baselines.spectral import run_spectral
 from benchmarks.crowd.baselines.tensor import run_tensor
-from pmflib.crowd import Answers, read_answers
+from pmflib.crowd import LabelLog, read_labels
 
 BASELINES: dict[str, Callable[[Log, np.random.Generator], Found]] = {
     "TensorADMM": run_tensor,
@@ -33,14 +33,14 @@ WITH_CONFUSION = ("TensorADMM", "Spectral-D&S")
 """Estimate confusion matrices, comparable with the truth."""
 
 
-def run_baseline(name: str, answers: Answers, seed: int = 0) -> Found | None:
+def run_baseline(name: str, log: LabelLog, seed: int = 0) -> Found | None:
     """Run one; None where it does not apply."""
-    if name in BINARY and answers.n_classes != 2:
+    if name in BINARY and log.n_classes != 2:
         return None
-    return BASELINES[name](make_log(answers), np.random.default_rng(seed))
+    return BASELINES[name](make_log(log), np.random.default_rng(seed))
 
 
-def draw_easy(n_classes: int, rng: np.random.Generator) -> tuple[Answers, np.ndarray, np.ndarray]:
+def draw_easy(n_classes: int, rng: np.random.Generator) -> tuple[LabelLog, np.ndarray, np.ndarray]:
     """Log of 30 workers who are right in 55 to 95 of 100, each on two tasks of three; truth and confusion matrices."""
     n_workers, n_tasks = 30, 1500
     right = rng.uniform(0.55, 0.95, n_workers)[:, None, None]
@@ -50,24 +50,24 @@ def draw_easy(n_classes: int, rng: np.random.Generator) -> tuple[Answers, np.nda
     edges = np.cumsum(confusion, axis=1)[worker, :-1, truth[task]]
     label = (rng.random((task.size, 1)) > edges).sum(axis=1)
     table = {"task": task, "worker": worker, "label": label}
-    return read_answers(table, classes=range(n_classes)), truth, confusion
+    return read_labels(table, classes=range(n_classes)), truth, confusion
 
 
 def main() -> None:
     """Check every method on logs that it must recover."""
     for n_classes in (2, 3, 5):
-        answers, truth, confusion = draw_easy(n_classes, np.random.default_rng(n_classes))
-        order = np.array(answers.tasks.to_pylist())
+        log, truth, confusion = draw_easy(n_classes, np.random.default_rng(n_classes))
+        order = np.array(log.tasks.to_pylist())
         for name in BASELINES:
             began = time.process_time()
-            found = run_baseline(name, answers)
+            found = run_baseline(name, log)
             if found is None or (name == "KOS" and n_classes > 2):
                 continue
             wrong = float((found.posterior.argmax(axis=1) != truth[order]).mean())
             line = f"{n_classes} classes, {name:15} {100 * wrong:6.2f} % wrong"
             assert wrong < 0.01, line
             if found.confusion is not None:
-                workers = np.array(answers.workers.to_pylist())
+                workers = np.array(log.workers.to_pylist())
                 gap = float(np.abs(found.confusion - confusion[workers]).mean())
                 line += f", confusion matrices {gap:.3f} off on average"
                 assert gap < 0.03, line

@@ -1,4 +1,4 @@
-"""MinimaxEntropy: confusion by worker and by task, of which the least can be said, given what each one answers."""
+"""MinimaxEntropy: confusion by worker and by task, of which the least can be said, given the labels of each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_minimax(log: Log, rng: np.random.Generator) -> Found:
     given = np.eye(n_classes)[labels][:, None, :]
 
     def find_logs(parameters: np.ndarray) -> np.ndarray:
-        """Logarithms of the probabilities of labels, (n_answers, true class, label)."""
+        """Logarithms of the probabilities of labels, (n_labels, true class, label)."""
         of_workers = parameters[:cut].reshape(shapes[0])
         scores = of_workers[workers] + parameters[cut:].reshape(shapes[1])[tasks]
         scores -= scores.max(axis=2, keepdims=True)

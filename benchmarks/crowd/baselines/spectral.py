@@ -47,11 +47,11 @@ def solve_group(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean of each class, (n_classes, n_classes), and class weights, of the third of three views (n, n_classes)."""
     n, n_classes = third.shape
-    turned_first = first @ (third.T @ second @ np.linalg.pinv(first.T @ second)).T
-    turned_second = second @ (third.T @ first @ np.linalg.pinv(second.T @ first)).T
-    left, values, _ = np.linalg.svd(turned_first.T @ turned_second / n)
+    rotated_first = first @ (third.T @ second @ np.linalg.pinv(first.T @ second)).T
+    rotated_second = second @ (third.T @ first @ np.linalg.pinv(second.T @ first)).T
+    left, values, _ = np.linalg.svd(rotated_first.T @ rotated_second / n)
     whiten = left / np.sqrt(np.maximum(values, LEAST))
-    views = (turned_first @ whiten, turned_second @ whiten, third @ whiten)
+    views = (rotated_first @ whiten, rotated_second @ whiten, third @ whiten)
     tensor = np.einsum("na,nb,nc->abc", *views, optimize=True) / n
     back = np.linalg.pinv(whiten.T)
     means, weights = np.empty((n_classes, n_classes)), np.empty(n_classes)

@@ -1,4 +1,4 @@
-"""TensorADMM: confusion matrices by least squares on the first three moments of the workers' answers."""
+"""TensorADMM: confusion matrices by least squares on the first three moments of the workers' labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Moments:
     triples
         Workers of each triple that met, (n_triples, 3).
     levels, values
-        Three workers' answers as levels, (n_cells, 3), and how often they met like this, over how often they met.
+        Three workers' labels as levels, (n_cells, 3), and how often they met like this, over how often they met.
     """
 
     single: np.ndarray
@@ -43,7 +43,7 @@ class Moments:
 
 
 def run_tensor(log: Log, rng: np.random.Generator) -> Found:
-    """TensorADMM from a random start; classes are ordered so that most answers are right.
+    """TensorADMM from a random start; classes are ordered so that most labels are right.
 
     Pairs and triples of workers who never met are left out, where the published code takes them for zeros.
 
@@ -74,7 +74,7 @@ def run_tensor(log: Log, rng: np.random.Generator) -> Found:
 
 
 def count_moments(log: Log) -> Moments:
-    """Moments of a log, each over the tasks that all of its workers answered."""
+    """Moments of a log, each over the tasks that all of its workers labelled."""
     n_workers, n_classes = log.n_workers, log.n_classes
     counts = (log.one_hot.T @ log.one_hot).toarray()
     counts = counts.reshape(n_workers, n_classes, n_workers, n_classes).transpose(0, 2, 1, 3)
@@ -92,14 +92,14 @@ def count_moments(log: Log) -> Moments:
 
 
 def _list_triples(log: Log) -> np.ndarray:
-    """Levels of every three answers to a task, in order of workers, (n, 3)."""
+    """Levels of every three labels to a task, in order of workers, (n, 3)."""
     sizes = np.diff(log.one_hot.indptr)
     found = [np.empty((0, 3), np.int64)]
     for size in np.unique(sizes[sizes >= 3]):
         starts = log.one_hot.indptr[:-1][sizes == size]
-        answers = np.sort(log.one_hot.indices[starts[:, None] + np.arange(size)], axis=1)
+        labels = np.sort(log.one_hot.indices[starts[:, None] + np.arange(size)], axis=1)
         chosen = np.array(list(combinations(range(size), 3)))
-        found.append(answers[:, chosen].reshape(-1, 3).astype(np.int64))
+        found.append(labels[:, chosen].reshape(-1, 3).astype(np.int64))
     return np.concatenate(found)
 
 

@@ -1,1 +1,1 @@
-"""What exists only for label logs in a store."""
+"""Label logs in a store: what exists for the pipeline alone."""

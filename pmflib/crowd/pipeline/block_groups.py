@@ -1,4 +1,4 @@
-"""Label logs in a store: what one Dask task does with a group of blocks, and tables of what was found."""
+"""Label logs in a store: what one Dask task does with a group of blocks, or with a partition."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import IntArray
 from pmflib.blocks import SparseBlock, concatenate_blocks
-from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_meetings, count_worker_pairs
-from pmflib.crowd.passes import evaluate_blocks, score_items, split_rows
+from pmflib.counting.worker_pair_counts import (
+    WorkerPairCounts,
+    count_label_pairs,
+    count_worker_pairs,
+)
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_rows
+from pmflib.crowd.pipeline.label_tables import make_label_fields, make_label_table
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.running.grouping import group_blocks
 from pmflib.running.worker_messages import report_count
-from pmflib.solvers.crowd.annotator_model import Annotators
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
 
 MOST_CELLS = 1 << 21
-"""Items times classes that are worked on at a time: each may be a stratum of its own."""
+"""Most tasks times classes that are worked on at a time: each task may be a stratum of its own."""
 
 
 def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> list[VotedBlock]:
@@ -36,16 +39,16 @@ def load_voted(group: Sequence[BlockReference], n_workers: int, n_classes: int) 
 def count_groups(
     groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, topic: str
 ) -> WorkerPairCounts:
-    """Count the pairs of workers of several groups, one after the other: whoever merges the result holds few of them.
+    """Count the pairs of workers of several groups, one after the other: few results wait to be merged.
 
     Parameters
     ----------
     groups
         Blocks that are counted together.
     n_workers, n_classes
-        Sizes.
+        Number of workers and of classes.
     topic
-        Where the tasks of each group are told when they are counted.
+        Where the number of tasks of each group is reported when they are counted.
     """
     total = WorkerPairCounts.zero(n_workers, n_classes)
     for group in groups:
@@ -56,9 +59,9 @@ def count_groups(
     return total
 
 
-def count_group_meetings(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> int:
-    """Pairs of answers of a group to the same task."""
-    return count_meetings(_read_joined(group, n_workers, n_classes))
+def count_group_label_pairs(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> int:
+    """Number of pairs of labels of the same task in a group."""
+    return count_label_pairs(_read_joined(group, n_workers, n_classes))
 
 
 def _read_joined(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> SparseBlock:
@@ -82,97 +85,48 @@ def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
 
 
 def evaluate_group(
-    group: Sequence[BlockReference] | Sequence[VotedBlock],
-    n_classes: int,
-    log_prior: FloatArray,
-    weights: FloatArray,
-    gains: FloatArray,
+    group: Sequence[BlockReference] | Sequence[VotedBlock], n_classes: int, weights: LogWeights
 ) -> EMStatistics:
     """Sufficient statistics of a group, loaded or not."""
     read = [item for item in group if isinstance(item, BlockReference)]
     blocks = [item for item in group if isinstance(item, VotedBlock)]
     if read:
-        blocks = load_voted(read, len(weights) // n_classes, n_classes)
-    return evaluate_blocks(blocks, log_prior, weights, gains)
+        blocks = load_voted(read, len(weights.labels) // n_classes, n_classes)
+    return evaluate_blocks(blocks, weights)
 
 
 def label_partition(
-    item: tuple[str, str],
-    classes: Sequence[str],
-    log_prior: FloatArray,
-    weights: FloatArray,
-    gains: FloatArray,
+    files: tuple[str, str], classes: Sequence[str], weights: LogWeights
 ) -> IntArray:
     """Label the tasks of a partition.
 
     Parameters
     ----------
-    item
+    files
         Zarr group of the partition, and the Parquet file to write.
     classes
-        Labels that there are.
-    log_prior, weights, gains
-        Of the states, of answers, and of a class by its votes.
+        Names of the classes.
+    weights
+        What tasks are scored under.
 
     Returns
     -------
-    Answers of each worker, int64 of shape (n_workers,).
+    Number of labels that each worker gave to these tasks, int64 of shape (n_workers,).
     """
-    path, out = item
+    path, out = files
     _, names = read_origins(Path(path))
     n_classes = len(classes)
-    n_workers = len(weights) // n_classes
-    n_answers = np.zeros(n_workers, np.int64)
+    n_workers = len(weights.labels) // n_classes
+    given = np.zeros(n_workers, np.int64)
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
         for group in group_blocks(list_blocks(Path(path))):
             at = group[0].start
             for block in load_voted(group, n_workers, n_classes):
-                answers = block.answers
-                posterior = score_items(block, log_prior, weights, gains)
-                mine = names[at : at + answers.n_rows]
-                at += answers.n_rows
-                answered = np.diff(answers.indptr)
-                writer.write_table(make_label_table(mine, posterior, answered, classes))
-                n_answers += np.bincount(answers.indices // n_classes, minlength=n_workers)
-    return n_answers
-
-
-def make_label_fields(classes: Sequence[str]) -> pa.Schema:
-    """Columns of `make_label_table`."""
-    fields = [
-        pa.field("task", pa.string()),
-        pa.field("label", pa.string()),
-        pa.field("confidence", pa.float64()),
-        pa.field("n_answers", pa.int64()),
-    ]
-    return pa.schema(
-        [*fields, *(pa.field(f"probability.{name}", pa.float64()) for name in classes)]
-    )
-
-
-def make_label_table(
-    tasks: Sequence[str], posterior: FloatArray, n_answers: IntArray, classes: Sequence[str]
-) -> pa.Table:
-    """A row per task: its most probable label, how sure that is, answers it had, probability of every label."""
-    best = posterior.argmax(axis=1)
-    columns = [
-        pa.array(list(tasks), pa.string()),
-        pa.array(list(classes), pa.string()).take(pa.array(best)),
-        pa.array(posterior[np.arange(best.size), best]),
-        pa.array(n_answers, pa.int64()),
-        *(pa.array(column) for column in posterior.T),
-    ]
-    return pa.Table.from_arrays(columns, schema=make_label_fields(classes))
-
-
-def make_worker_table(
-    workers: Sequence[str], annotators: Annotators, n_answers: IntArray, classes: Sequence[str]
-) -> pa.Table:
-    """A row per worker: accuracy, answers given, and the PMF of the answers by true label."""
-    confusion = annotators.confusion
-    right = np.diagonal(confusion, axis1=1, axis2=2) @ annotators.prior
-    columns = {"worker": pa.array(list(workers)), "accuracy": right, "n_answers": n_answers}
-    for true, name in enumerate(classes):
-        for answer, given in enumerate(classes):
-            columns[f"probability.{given}|{name}"] = confusion[:, answer, true]
-    return pa.table(columns)
+                labels = block.labels
+                posterior = score_tasks(block, weights)
+                tasks = names[at : at + labels.n_rows]
+                at += labels.n_rows
+                n_labels = np.diff(labels.indptr)
+                writer.write_table(make_label_table(tasks, posterior, n_labels, classes))
+                given += np.bincount(labels.indices // n_classes, minlength=n_workers)
+    return given

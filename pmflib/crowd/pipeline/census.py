@@ -1,11 +1,12 @@
-"""Who answers in a file of answers, and what: the schema of a label log, in memory that does not grow with it."""
+"""Workers and labels of a file: the schema of a label log, in memory that does not grow with the log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,14 +15,17 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
-from pmflib.ingest.sources import Source
+from pmflib.ingest.sources import Source, digest_source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
+from pmflib.store.artefacts import Entry, Reference, Store
 
+VERSION = 1
+"""Version of the artefact: raised when its content changes."""
 CENSUS = "census.json"
 """File of a census in the folder of its artefact."""
 MAX_CLASSES = 1000
-"""Distinct labels; with more it is not the label column."""
+"""Most distinct labels: with more it is not the label column."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Census:
 
 
 def take_census(source: Source, config: SourceConfig) -> Census:
-    """List the workers and labels of one file of answers.
+    """List the workers and labels of one file.
 
     Parameters
     ----------
@@ -96,6 +100,41 @@ def take_census(source: Source, config: SourceConfig) -> Census:
     return Census(_sort(workers - {""}), _sort(labels - missing))
 
 
+def build_census(source: Source, config: SourceConfig, root: str) -> Entry:
+    """Build the census of one file as an artefact; a file whose census is in the store is not read again.
+
+    Parameters
+    ----------
+    source, config
+        As for `take_census`.
+    root
+        Folder of the store.
+    """
+    store = Store(root)
+    raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        census = take_census(source, config)
+        census.save(folder / CENSUS)
+        return {"workers": len(census.workers), "labels": len(census.labels)}
+
+    return store.build(
+        "census",
+        inputs={"source": raw},
+        options={
+            "name": source.name,
+            "source": config.model_dump(mode="json", exclude={"path"}),
+        },
+        version=VERSION,
+        write=write,
+    )
+
+
+def load_census(store: Store, censuses: Iterable[Reference]) -> Census:
+    """Read the censuses of several files, and join them."""
+    return Census.merge(Census.load(store.locate(census) / CENSUS) for census in censuses)
+
+
 def make_label_schema(
     census: Census, config: SourceConfig, classes: Sequence[str] | None = None
 ) -> Schema:
@@ -104,7 +143,7 @@ def make_label_schema(
     Parameters
     ----------
     census
-        Of all files.
+        Censuses of all files.
     config
         Names the texts that mean "not given".
     classes
@@ -123,6 +162,19 @@ def make_label_schema(
     return Schema(tuple(Variable(name, levels, missing=config.missing) for name in census.workers))
 
 
+def check_label_schema(schema: Schema) -> Schema:
+    """Check that a schema is one of a label log, and return it.
+
+    Raises
+    ------
+    SchemaError
+        If the workers' labels are not the same for all.
+    """
+    if any(variable.levels != schema[0].levels for variable in schema):
+        raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
+    return schema
+
+
 def narrow_schema(schema: Schema, census: Census, config: SourceConfig) -> Schema:
     """Schema of one file of a label log: its own workers and labels, in their own order, whoever else there is.
 
@@ -133,7 +185,7 @@ def narrow_schema(schema: Schema, census: Census, config: SourceConfig) -> Schem
     schema
         From `make_label_schema`, of all files.
     census
-        Of this file.
+        Census of this file.
     config
         As for `make_label_schema`.
 

@@ -75,14 +75,17 @@ def make_combine(size: int) -> Any:
 @lru_cache
 def make_plain_combine(size: int) -> Any:
     """Do as `make_combine` in plain loops."""
+    n_listed, n_combined = np.uint64(LISTED), np.uint64(size)
 
     @compile_kernel(size, saved=False)
     def combine(codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
-        for j in range(LISTED):
-            entry = bases[list_at + j]
-            for k in range(size):
-                place = list_at * size + LISTED * k + j
-                entry += np.int32(codes[code_at + j * size + k]) * steps[place]
-            entries[entry_at + j] = entry
+        # unsigned places: numba looks for negative ones otherwise, and its loops stay scalar
+        first_code, first, place = np.uint64(code_at), np.uint64(list_at), np.uint64(entry_at)
+        for j in range(n_listed):
+            entry = bases[first + j]
+            for k in range(n_combined):
+                step = steps[first * n_combined + n_listed * k + j]
+                entry += np.int32(codes[first_code + j * n_combined + k]) * step
+            entries[place + j] = entry
 
     return combine

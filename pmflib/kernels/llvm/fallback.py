@@ -7,7 +7,7 @@ from collections.abc import Callable
 PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
 """Environment variable: any text in it keeps everything to plain numba."""
 
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
@@ -36,8 +36,8 @@ def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
         if works:
             return True
         reason = "wrong results"
-    if what not in _told:
-        _told.add(what)
+    if what not in _warned:
+        _warned.add(what)
         warnings.warn(
             f"vector code fails under the numba installed ({reason}); {what} goes on in plain numba, slower. "
             f"Set {PLAIN_VARIABLE}=1 to silence this, or install the numba of the lock file",

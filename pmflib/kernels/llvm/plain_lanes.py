@@ -1,7 +1,13 @@
-"""The operations of `pmflib.kernels.llvm.lanes` in plain loops: slower, to the same bits."""
+"""The operations of `pmflib.kernels.llvm.lanes` in plain loops: slower, to the same bits.
+
+Loops over states are inside, so that LLVM's own passes turn them into vectors; what they hold goes through memory for
+every row of the table. Nothing is allocated: an allocation costs as much as ten rows.
+"""
 
 import math
 from functools import lru_cache
+
+import numpy as np
 
 from pmflib.kernels.llvm.lanes import LEAST, ROWS, Lanes
 from pmflib.kernels.llvm.saved_code import compile_kernel
@@ -10,45 +16,57 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 @lru_cache
 def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
     """As `pmflib.kernels.llvm.lanes.make_lanes`, without LLVM vectors."""
-    panel = width * n_vectors
+    # unsigned, as all places are: numba looks for negative ones otherwise, and its loops stay scalar
+    states = np.uint64(width * n_vectors)
+
+    # zeros in place of vectors and lanes that are not there keep the bits of a sum of numbers that are not negative
+    @compile_kernel(width, n_vectors, saved=False)
+    def vector(values, at, v):  # type: ignore[no-untyped-def]
+        return values[at + v * width] if v < n_vectors else 0.0
+
+    @compile_kernel(width, n_vectors, saved=False)
+    def lane(values, at, k):  # type: ignore[no-untyped-def]
+        return values[at + k] if k < width else 0.0
+
+    @compile_kernel(width, n_vectors, saved=False)
+    def add_vectors(x, at):  # type: ignore[no-untyped-def]
+        low = (vector(x, at, 0) + vector(x, at, 1)) + (vector(x, at, 2) + vector(x, at, 3))
+        high = (vector(x, at, 4) + vector(x, at, 5)) + (vector(x, at, 6) + vector(x, at, 7))
+        return low + high
 
     @compile_kernel(width, n_vectors, saved=False)
     def multiply(  # type: ignore[no-untyped-def]
         table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at
     ):  # fmt: skip
         even = start + (stop - start) // 2 * 2
-        for f in range(panel):
-            product, at = source[source_at + f], column + f
-            for i in range(start, even, 2):
-                product *= table[rows[i] * stride + at] * table[rows[i + 1] * stride + at]
-                if not product > LEAST:
-                    product = LEAST
-            if even < stop:
-                product *= table[rows[even] * stride + at]
-            target[target_at + f] = product if product > threshold else 0.0
-        parts = target[target_at : target_at + panel].copy().reshape(n_vectors, width)
-        n = n_vectors
-        while n > 1:
-            # neighbours in pairs, one left over at the end
-            for v in range(n // 2):
-                parts[v] = parts[2 * v] + parts[2 * v + 1]
-            if n % 2:
-                parts[n // 2] = parts[n - 1]
-            n = n // 2 + n % 2
-        sums[sums_at : sums_at + width] = parts[0]
+        first, step, place = np.uint64(target_at), np.uint64(stride), np.uint64(column)
+        for f in range(states):
+            target[first + f] = source[np.uint64(source_at) + f]
+        for i in range(start, even, 2):
+            one, other = np.uint64(rows[i]) * step + place, np.uint64(rows[i + 1]) * step + place
+            for f in range(states):
+                product = target[first + f] * (table[one + f] * table[other + f])
+                target[first + f] = product if product > LEAST else LEAST
+        if even < stop:
+            one = np.uint64(rows[even]) * step + place
+            for f in range(states):
+                target[first + f] *= table[one + f]
+        for f in range(states):
+            product = target[first + f]
+            target[first + f] = product if product > threshold else 0.0
+        for k in range(width):
+            sums[sums_at + k] = add_vectors(target, target_at + k)
 
     @compile_kernel(width, n_vectors, saved=False)
     def add_lanes(sums, sums_at, totals, totals_at, bound):  # type: ignore[no-untyped-def]
         n_doubtful = 0
         for row in range(ROWS):
-            lanes = sums[sums_at + row * width : sums_at + (row + 1) * width].copy()
-            n = width
-            while n > 1:
-                n //= 2
-                for k in range(n):
-                    lanes[k] += lanes[k + n]
-            totals[totals_at + row] = lanes[0]
-            n_doubtful += not lanes[0] > bound
+            at = sums_at + row * width
+            even = (lane(sums, at, 0) + lane(sums, at, 4)) + (lane(sums, at, 2) + lane(sums, at, 6))
+            odd = (lane(sums, at, 1) + lane(sums, at, 5)) + (lane(sums, at, 3) + lane(sums, at, 7))
+            total = even + odd
+            totals[totals_at + row] = total
+            n_doubtful += not total > bound
         return n_doubtful
 
     @compile_kernel(width, n_vectors, saved=False)
@@ -63,11 +81,14 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
 
     @compile_kernel(width, n_vectors, saved=False)
     def spread(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
+        step, place = np.uint64(stride), np.uint64(column)
         for s in range(n_lists):
-            for f in range(column, column + panel):
-                added = source[s * stride + f] * scales[s]
-                for i in range(starts[first + s], stops[first + s]):
-                    table[rows[i] * stride + f] += added
-                totals[f] += added
+            line, scale = np.uint64(s) * step + place, scales[s]
+            for f in range(states):
+                totals[place + f] += source[line + f] * scale
+            for i in range(starts[first + s], stops[first + s]):
+                at = np.uint64(rows[i]) * step + place
+                for f in range(states):
+                    table[at + f] += source[line + f] * scale
 
     return Lanes(multiply, add_lanes, divide, spread)

@@ -1,9 +1,9 @@
-"""Vector code that plain numba does not generate: the one file that reaches below it, into LLVM's language.
+"""Bit planes in LLVM's own language: codes transposed and compared, planes multiplied.
 
 LLVM knows vectors of any length and turns them into what the processor has: AVX-512 takes 64 codes in an
 instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; the one LLVM function called is
-``llvm.ctpop`` (number of ones), which has an expansion everywhere. Numba's own loops reach less than half of the
-speed, because it caps vectors at 256 bits and keeps counting results in memory.
+``llvm.ctpop`` (number of ones), which has an expansion everywhere. Numba's own loops are slower, because it caps
+vectors at 256 bits and keeps counting results in memory.
 
 Array arguments are contiguous, positions count elements, and no bounds are checked. What breaks when numba or
 LLVM change is caught by `pmflib.kernels.llvm.fallback`, and the plain scatter takes over.
@@ -17,9 +17,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 STRIP_ROWS = 64
-"""Rows turned at once: a word of a bit plane."""
+"""Rows transposed at once: a word of a bit plane."""
 STRIP_VARIABLES = 16
-"""Variables turned at once."""
+"""Variables transposed at once."""
 LANES = 8
 """Words in a vector: 512 bits."""
 TILE = 4
@@ -43,7 +43,7 @@ def _shuffle(builder: Any, pair: Any, places: list[int]) -> Any:
 
 
 @intrinsic
-def turn_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-def]
+def transpose_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-def]
     """Transpose 64 rows of 16 codes: ``strip[64 * j + r] = codes[start + stride * r + j]``.
 
     Four groups of 16 rows lie side by side in a vector, so that the 16 x 16 transpositions of all four are the
@@ -121,8 +121,8 @@ def count_ones(typing, word):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore[no-untyped-def]
-    """Count the rows that hold both, for 4 x 4 pairs of planes over words [begin, end), in vectors of 8.
+def count_tile(typing, planes, left, right, start, stop, counts):  # type: ignore[no-untyped-def]
+    """Count the rows that hold both, for 4 x 4 pairs of planes over words [start, stop), in vectors of 8.
 
     planes: uint64, flat. left, right: int64 (4,), where each plane starts. counts: int64 (16,), overwritten;
     entry 4 * i + j is the number of ones of plane i of left AND plane j of right.
@@ -135,7 +135,7 @@ def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore
         planes, left, right, counts = (
             _data(context, builder, signature.args[k], arguments[k]) for k in arrays
         )
-        begin, end = arguments[3:5]
+        start, stop = arguments[3:5]
         ones = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(WORDS, [WORDS]), f"llvm.ctpop.v{LANES}i64"
         )
@@ -146,7 +146,7 @@ def count_tile(typing, planes, left, right, begin, end, counts):  # type: ignore
         sums = [
             cgutils.alloca_once_value(builder, ir.Constant(WORDS, None)) for _ in range(TILE**2)
         ]
-        with cgutils.for_range_slice(builder, begin, end, I64(LANES), I64) as (word, _):
+        with cgutils.for_range_slice(builder, start, stop, I64(LANES), I64) as (word, _):
             words = [
                 [builder.load(_at(builder, plane, word, WORDS), align=8) for plane in side]
                 for side in sides

@@ -1,11 +1,7 @@
-"""Confusion matrices of annotators from expected counts: shrunk toward their like, by a strength that is learnt.
+"""The model of a crowd: how confusion matrices are parametrised, and what is known of every worker and of the classes.
 
-Every column of a confusion matrix, the PMF of an annotator's answers to items of one class, has a Dirichlet prior. Its
-mean is the column that all annotators have together, but for how often this annotator is right: of that, answers to
-items of all classes tell together, so that few do. How far annotators differ otherwise says how strong that prior is.
-
-A class may have items of two kinds, which annotators answer in different ways: a latent state is a kind of a class.
-States are in the order of the kinds, then of the classes: state ``s`` is of class ``s % n_classes``.
+A class may have two subclasses of tasks, which workers label in different ways: a latent state is a subclass of a
+class. States are in the order of the subclasses, then of the classes: state ``s`` is of class ``s % n_classes``.
 """
 
 from __future__ import annotations
@@ -15,236 +11,185 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.errors import PmfError, SchemaError
+from pmflib.errors import PmfError
 from pmflib.level_blocks import FLOOR
 
-FIRST_STRENGTH = 4.0
-"""Strength to begin with, and the mode of its own prior, a Gamma distribution of shape 2."""
-STRENGTHS = (0.5, 100.0)
-"""Limits of a strength that is learnt, in answers."""
-STEPS = 4
-"""Steps of the strength in one update: each costs as much as the rest of it."""
-SKILL_SPREAD = 1.0
-"""Variance of annotators' skills, how much higher their log odds of being right are than those of all together."""
-SKILL_STEPS = 6
-"""Steps of an annotator's skill in one update, of at most 1."""
-HALF = 0.5
-"""Answers of the right class that the pooled matrix is given for every class: nobody is worse than chance unseen."""
-SPREAD = 0.1
-"""Answers that it is given in every cell: nothing is ruled out."""
-VOTES = 0.75
-"""Weight of the votes as evidence of their own, as if of so many more annotators: see benchmarks/crowd/stress.py."""
-ENOUGH = 300.0
-"""Mean number of answers of an annotator that halves it: the more there are, the more they tell by themselves."""
-SCARCITY = 20.0
-"""What is added to it, divided by the mean number of answers of an annotator."""
-BLUR = 0.3
-"""Power of the probabilities of answers to items of the second kind, to begin with: nearer to guesses."""
+SECOND_SUBCLASS_POWER = 0.3
+"""Power of the label probabilities with which the second subclass starts, in [0, 1]: 0 would be guesses. Chosen on
+drawn logs: benchmarks/crowd/stress.py."""
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How confusion matrices are estimated.
+class AnnotatorModel:
+    """How the confusion matrices of workers are parametrised and estimated.
 
     Parameters
     ----------
-    strength
-        Pseudo-answers for each annotator and class, shared out as all annotators answer who are right as often; None
-        learns their number from how much annotators differ, 0 is maximum likelihood.
+    pseudo_count
+        Pseudo-labels for each worker and class, shared out as all workers label who are right as often; None learns
+        their number from how much workers differ, 0 is maximum likelihood.
     variational
-        Whether an annotator's answers weigh by the mean of the logarithm of a probability, and not by the logarithm of
-        its mean: what is known of few answers counts for less.
+        Whether a worker's labels are weighted by the mean of the logarithm of a probability, and not by the logarithm
+        of its mean: what is known from few labels counts for less.
     balanced
         Whether all classes are equally probable, whatever is found.
     one_coin
-        Whether an annotator is right with one probability for all classes, and wrong alike in all ways.
+        Whether a worker is right with one probability for all classes, and wrong alike in all ways.
     votes
-        Whether the votes are evidence of their own while annotators are estimated. It keeps an item's posterior near
-        its votes where the annotators' answers say little about them, or mistakes have a common cause.
-    kinds
-        Kinds of items of every class that are told apart, 1 or 2. Where items differ otherwise than in their class,
-        answers depend on each other given the class, and one state per class would be used for that: two classes come
-        to share one, and a class to fill two. With states to spare, classes stay what the votes say they are.
+        Whether the votes are evidence of their own while workers are estimated. It keeps a task's posterior near its
+        votes where the workers' labels say little about them, or mistakes have a common cause.
+    n_subclasses
+        Subclasses of every class, 1 or 2. Where tasks differ otherwise than in their class, labels depend on each other
+        given the class, and one state per class would be used for that: two classes would share one, and one class
+        would fill two. With states to spare, classes stay what the votes say they are.
+
+    Raises
+    ------
+    PmfError
+        If pseudo_count or n_subclasses is out of range, or two subclasses are combined with what leaves them no
+        freedom.
     """
 
-    strength: float | None = None
+    pseudo_count: float | None = None
     variational: bool = True
     balanced: bool = False
     one_coin: bool = False
     votes: bool = True
-    kinds: int = 1
+    n_subclasses: int = 1
 
     def __post_init__(self) -> None:
-        if self.strength is not None and not 0 <= self.strength < np.inf:
-            raise PmfError(f"strength is {self.strength}; give a finite number of at least 0")
-        if self.kinds not in (1, 2):
-            raise PmfError(f"kinds is {self.kinds}; give 1 or 2")
-        if self.kinds == 2 and (self.one_coin or self.balanced or self.strength == 0):
+        if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
             raise PmfError(
-                f"kinds is 2, with strength {self.strength}, one_coin {self.one_coin} and balanced {self.balanced}; "
-                "give 1, or leave these as they are: kinds are told apart by matrices that are free, and shrunk"
+                f"pseudo_count is {self.pseudo_count}; give a finite number of at least 0"
+            )
+        if self.n_subclasses not in (1, 2):
+            raise PmfError(f"n_subclasses is {self.n_subclasses}; give 1 or 2")
+        if self.n_subclasses == 2 and (self.one_coin or self.balanced or self.pseudo_count == 0):
+            raise PmfError(
+                f"n_subclasses is 2, with pseudo_count {self.pseudo_count}, one_coin {self.one_coin} and balanced "
+                f"{self.balanced}; give 1, or leave these as they are: subclasses are distinguished by matrices that "
+                "are free, and shrunk"
             )
 
 
+MAXIMUM_LIKELIHOOD = AnnotatorModel(pseudo_count=0.0, variational=False, votes=False)
+"""Dawid and Skene's: a free confusion matrix for every worker, without pseudo-labels."""
+
+
 @dataclass(frozen=True, eq=False)
-class Annotators:
-    """What is known of annotators and classes: parameters of Dirichlet distributions.
+class CrowdModel:
+    """Prior and confusion matrices of a crowd, as parameters of Dirichlet distributions.
 
     Parameters
     ----------
     states
-        float64 of shape (n_states,), of the probabilities of the states: as many for each class as the rule has kinds.
+        float64 of shape (n_states,), of the probabilities of the states: as many for each class as the annotator model
+        has subclasses.
     mass
-        float64 of shape (n_annotators, n_classes, n_states), of the answers (second axis) by true state (third).
-    strength
-        How alike annotators are, in answers, given or as learnt: the pseudo-answers in each column of ``mass``.
-    rule
-        How they were estimated.
-    votes
-        Weight of the votes beside the answers, as if of so many more annotators.
+        float64 of shape (n_workers, n_classes, n_states), of the labels (second axis) by true state (third).
+    pseudo_count
+        How alike workers are, in labels, given or as learnt: the pseudo-labels in each column of ``mass``.
+    annotator_model
+        How the confusion matrices were estimated.
+    vote_weight
+        Weight of the votes beside the labels, as if of so many more workers.
     """
 
     states: FloatArray
     mass: FloatArray
-    strength: float
-    rule: Rule
-    votes: float = 0.0
+    pseudo_count: float
+    annotator_model: AnnotatorModel
+    vote_weight: float = 0.0
+
+    @classmethod
+    def from_probabilities(cls, prior: FloatArray, confusion: FloatArray) -> CrowdModel:
+        """Model of given probabilities, with maximum likelihood as its annotator model.
+
+        Parameters
+        ----------
+        prior
+            float64 of shape (n_classes,), nonnegative: scaled to sum 1 where it is read.
+        confusion
+            float64 of shape (n_workers, n_classes, n_classes), labels by true class: columns are scaled likewise.
+        """
+        return cls(prior, confusion, 0.0, MAXIMUM_LIKELIHOOD)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return len(self.mass)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return int(self.mass.shape[1])
 
     @property
     def prior(self) -> FloatArray:
-        """Probabilities of the classes, (n_classes,); even where no item was seen."""
-        return np.asarray(self._state_prior.reshape(self.rule.kinds, -1).sum(axis=0))
+        """Probabilities of the classes, (n_classes,); even where no task was seen."""
+        shares = self._state_prior.reshape(self.annotator_model.n_subclasses, -1)
+        return np.asarray(shares.sum(axis=0))
 
     @property
     def confusion(self) -> FloatArray:
-        """PMF of each annotator's answers by true class, the mean; uniform where nothing is known."""
+        """Mean PMF of each worker's labels by true class, (n_workers, n_classes, n_classes); uniform if unknown."""
         by_state = self._state_confusion
-        if self.rule.kinds == 1:
+        n_subclasses = self.annotator_model.n_subclasses
+        if n_subclasses == 1:
             return by_state
-        shares = self._state_prior.reshape(self.rule.kinds, -1)
-        by_kind = by_state.reshape(*by_state.shape[:2], *shares.shape)
-        return np.asarray((by_kind * (shares / shares.sum(axis=0))).sum(axis=2))
+        shares = self._state_prior.reshape(n_subclasses, -1)
+        by_subclass = by_state.reshape(*by_state.shape[:2], *shares.shape)
+        return np.asarray((by_subclass * (shares / shares.sum(axis=0))).sum(axis=2))
 
     @property
     def _state_prior(self) -> FloatArray:
-        if self.rule.balanced or not self.states.any():
+        if self.annotator_model.balanced or not self.states.any():
             return np.full(self.states.size, 1.0 / self.states.size)
         return np.asarray(self.states / self.states.sum())
 
     @property
     def _state_confusion(self) -> FloatArray:
-        mass = _turn(self.mass)
+        mass = put_workers_last(self.mass)
         totals = mass.sum(axis=0)
         even = 1.0 / len(mass)
-        return _turn_back(np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even))
+        return put_workers_first(
+            np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even)
+        )
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Weights of the states, (n_states,), and of answers, (n_annotators * n_classes, n_states); nats."""
-        if self.rule.variational:
+        """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats."""
+        if self.annotator_model.variational:
             weights = _take_mean_logs(self.mass)
         else:
             weights = np.log(np.maximum(self._state_confusion, FLOOR))
         return np.log(np.maximum(self._state_prior, FLOOR)), weights.reshape(-1, self.states.size)
 
 
-def split_kinds(alike: Annotators) -> Annotators:
-    """Start with two kinds of items of every class, as many of each: answered as is known, and nearer to guesses.
+def split_subclasses(model: CrowdModel) -> CrowdModel:
+    """Start with two subclasses of every class, as many tasks in each: the second is labelled nearer to guesses.
 
     Parameters
     ----------
-    alike
-        Annotators for whom all items of a class are of one kind.
+    model
+        Crowd model with one subclass.
     """
-    blurred = alike.confusion**BLUR
-    blurred *= alike.mass.sum(axis=1, keepdims=True) / blurred.sum(axis=1, keepdims=True)
+    blurred = model.confusion**SECOND_SUBCLASS_POWER
+    blurred *= model.mass.sum(axis=1, keepdims=True) / blurred.sum(axis=1, keepdims=True)
     return replace(
-        alike,
-        states=np.tile(alike.states / 2, 2),
-        mass=np.concatenate([alike.mass, blurred], axis=2),
-        rule=replace(alike.rule, kinds=2),
+        model,
+        states=np.tile(model.states / 2, 2),
+        mass=np.concatenate([model.mass, blurred], axis=2),
+        annotator_model=replace(model.annotator_model, n_subclasses=2),
     )
 
 
-def update_annotators(
-    level_mass: FloatArray, state_mass: FloatArray, rule: Rule, strength: float = FIRST_STRENGTH
-) -> Annotators:
-    """Estimate confusion matrices and the class prior from expected counts.
-
-    Parameters
-    ----------
-    level_mass
-        float64 of shape (n_annotators * n_classes, n_states): each annotator's answers of each label, by posterior
-        state.
-    state_mass
-        float64 of shape (n_states,): items by posterior state.
-    rule
-        What is estimated.
-    strength
-        The one before, where it is learnt.
-
-    Returns
-    -------
-    The annotators; an annotator without answers gets the pooled confusion matrix.
-
-    Raises
-    ------
-    SchemaError
-        If the shapes do not agree.
-
-    Notes
-    -----
-    Time and memory are those of a few passes over ``level_mass``.
-
-    References
-    ----------
-    Dawid, Skene (1979), Applied Statistics 28; Minka (2000), Estimating a Dirichlet distribution, for the fixed point
-    of the strength; Kim, Ghahramani (2012), Bayesian classifier combination, for the variational weights.
-    """
-    n_states = state_mass.size
-    n_classes, left = divmod(n_states, rule.kinds)
-    if left:
-        raise SchemaError(
-            f"state_mass has {n_states} states; {rule.kinds} kinds of every class ask for a multiple of {rule.kinds}"
-        )
-    if level_mass.ndim != 2 or level_mass.shape[1] != n_states or len(level_mass) % n_classes:
-        raise SchemaError(
-            f"level_mass has shape {level_mass.shape}; the {n_states} states of state_mass ask for "
-            f"(n_annotators * {n_classes}, {n_states})"
-        )
-    answers = _turn(level_mass.reshape(-1, n_classes, n_states))
-    votes = _weigh_votes(answers) if rule.votes else 0.0
-    if rule.one_coin:
-        answers = _share_evenly(answers)
-    strength = strength if rule.strength is None else rule.strength
-    states = state_mass + (1.0 if strength else 0.0)
-    if not strength:
-        return Annotators(states, _turn_back(answers), strength, rule, votes)
-    means = _tilt(answers, _pool(answers, rule.one_coin), strength)
-    if rule.strength is None:
-        strength = _learn_strength(answers, means, strength)
-    return Annotators(states, _turn_back(answers + strength * means), strength, rule, votes)
+def put_workers_last(by_worker: FloatArray) -> FloatArray:
+    """From (n_workers, n_classes, n_states) to (n_classes, n_states, n_workers), in which sums are fast."""
+    return np.ascontiguousarray(by_worker.transpose(1, 2, 0))
 
 
-def _weigh_votes(answers: FloatArray) -> float:
-    """Weight of the votes: the larger the fewer answers there are of an annotator, for these are then little known.
-
-    It vanishes as answers grow: what annotators do is then known without the votes.
-    """
-    given = answers.sum(axis=(0, 1))
-    # masses of posteriors, which add up to numbers of answers but for rounding
-    n_answers = max(round(float(given.sum())), 1)
-    # one over the mean number of answers of those who gave any
-    scarcity = int((given > 0.5).sum()) / n_answers
-    need = (ENOUGH * scarcity) ** 2
-    return VOTES * need / (1.0 + need) + SCARCITY * scarcity
-
-
-def _turn(by_annotator: FloatArray) -> FloatArray:
-    """From (n_annotators, n_classes, n_states) to (n_classes, n_states, n_annotators), in which sums are fast."""
-    return np.ascontiguousarray(by_annotator.transpose(1, 2, 0))
-
-
-def _turn_back(by_cell: FloatArray) -> FloatArray:
+def put_workers_first(by_cell: FloatArray) -> FloatArray:
+    """Undo `put_workers_last`."""
     return np.ascontiguousarray(by_cell.transpose(2, 0, 1))
 
 
@@ -252,78 +197,8 @@ def _take_mean_logs(mass: FloatArray) -> FloatArray:
     """Means of the logarithms of PMFs that have Dirichlet distributions, of the shape of their parameters."""
     from pmflib.kernels.digamma import digamma
 
-    mass = _turn(mass)
+    mass = put_workers_last(mass)
     logs = digamma(np.maximum(mass, FLOOR))
     logs -= digamma(np.maximum(mass.sum(axis=0), FLOOR))
     # unnormalised weights below this are as good as zero, and safe to add up
-    return _turn_back(np.maximum(logs, np.log(FLOOR), out=logs))
-
-
-def _pool(answers: FloatArray, one_coin: bool) -> FloatArray:
-    """Confusion matrix of all annotators together, (n_classes, n_states)."""
-    total = answers.sum(axis=2) + SPREAD + HALF * _mark_right(*answers.shape[:2])
-    if one_coin:
-        total = _share_evenly(total[:, :, None])[:, :, 0]
-    return np.asarray(total / total.sum(axis=0))
-
-
-def _mark_right(n_classes: int, n_states: int) -> FloatArray:
-    """Where answers are right, (n_classes, n_states): 1, and 0 elsewhere."""
-    return np.tile(np.eye(n_classes), n_states // n_classes)
-
-
-def _share_evenly(answers: FloatArray) -> FloatArray:
-    """Answers as right and wrong alone, every class and every mistake alike."""
-    n_classes = len(answers)
-    right = np.trace(answers)
-    wrong = answers.sum(axis=(0, 1)) - right
-    even = np.empty_like(answers)
-    even[:] = np.maximum(wrong, 0.0) / max(n_classes * (n_classes - 1), 1)
-    diagonal = np.arange(n_classes)
-    even[diagonal, diagonal] = right / n_classes
-    return even
-
-
-def _tilt(answers: FloatArray, pooled: FloatArray, strength: float) -> FloatArray:
-    """Pooled matrix as it is for annotators who are right as often as each: (n_classes, n_states, n_annotators).
-
-    The odds of being right are those of the pooled matrix times a factor of the annotator, the same for all classes,
-    whose logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
-    """
-    from pmflib.kernels.skills import step_skills
-
-    n_classes, n_states, n_annotators = answers.shape
-    if n_classes == 1:
-        return np.ones_like(answers)
-    states = np.arange(n_states)
-    named = states % n_classes
-    totals, right = answers.sum(axis=0), answers[named, states]
-    # answers to items of one state repeat what the annotator's own column says: more of them say no more of the skill
-    worth = (1.0 + strength) / (totals + strength)
-    totals *= worth
-    right *= worth
-    wrong = np.where(_mark_right(n_classes, n_states) > 0, 0.0, pooled).sum(axis=0)
-    odds = pooled[named, states] / wrong
-    skills = np.zeros(n_annotators)
-    slopes, bends = np.empty_like(skills), np.empty_like(skills)
-    for _ in range(SKILL_STEPS):
-        step_skills(right, totals, odds, np.exp(skills), SKILL_SPREAD, slopes, bends, skills)
-    ahead = odds[:, None] * np.exp(skills)
-    missed = 1.0 / (1.0 + ahead)
-    means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
-    means[named, states] = ahead * missed
-    return means
-
-
-def _learn_strength(answers: FloatArray, means: FloatArray, strength: float) -> float:
-    """Raise the probability of the answers, given the prior's means, and of the strength itself, by a few steps."""
-    from pmflib.kernels.digamma import digamma, sum_rises
-
-    totals = answers.sum(axis=0)
-    for _ in range(STEPS):
-        gained = sum_rises(answers, means, strength)
-        spent = float((digamma(totals + strength) - digamma(np.full(1, strength))).sum())
-        # the strength's own prior: shape 2, mode FIRST_STRENGTH
-        renewed = (strength * gained + 1.0) / (spent + 1.0 / FIRST_STRENGTH)
-        strength = float(np.clip(renewed, *STRENGTHS))
-    return strength
+    return put_workers_first(np.maximum(logs, np.log(FLOOR), out=logs))

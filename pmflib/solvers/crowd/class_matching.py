@@ -14,33 +14,33 @@ from pmflib.solvers.pairs.spa import select_anchors
 
 Order: TypeAlias = Literal["joint", "each"]
 
-LEAST = 1e-3
-"""Least probability of an answer that is read off moments: few common items rule nothing out."""
-FULL = 1e-6
-"""Singular values below this share of the largest do not count."""
+LEAST_PROBABILITY = 1e-3
+"""Least probability of a label that is read off co-occurrences: few common tasks rule nothing out."""
+LEAST_SINGULAR_VALUE = 1e-6
+"""Least singular value of a block of full rank, as a share of its largest."""
 
 
 def read_confusion(
-    factors: FloatArray, n_answers: IntArray, *, order: Order = "joint"
+    factors: FloatArray, n_labels: IntArray, *, order: Order = "joint"
 ) -> tuple[FloatArray, FloatArray]:
     """Read confusion matrices and the prior off stacked factors H_m = A_m D(prior)^(1/2).
 
     Parameters
     ----------
     factors
-        float64 of shape (n_annotators * n_classes, n_classes), nonnegative.
-    n_answers
-        int of shape (n_annotators,): what each annotator weighs when columns are matched with classes.
+        float64 of shape (n_workers * n_classes, n_classes), nonnegative.
+    n_labels
+        int of shape (n_workers,), number of labels of each: its weight when columns are matched with classes.
     order
-        "joint" takes one permutation of the columns for all annotators, the one with most mass on the diagonals:
-        annotators are better than chance on the whole. "each" takes for every annotator and class the column that is
+        "joint" takes one permutation of the columns for all workers, the one with most mass on the diagonals:
+        workers are better than chance on the whole. "each" takes for every worker and class the column that is
         largest there, as the published code does; a column may then serve twice.
 
     Returns
     -------
-    Confusion matrices (n_annotators, n_classes, n_classes), answers by true class; and the prior (n_classes,). An
-    annotator with an empty column knows nothing of that class and is taken to guess: uniform, so that all of its
-    answers count for nothing.
+    Confusion matrices (n_workers, n_classes, n_classes), labels by true class; and the prior (n_classes,). A
+    worker with an empty column knows nothing of that class and is taken to guess: uniform, so that all of its
+    labels count for nothing.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_confusion(
     blocks = factors.reshape(-1, n_classes, n_classes)
     sums = blocks.sum(axis=1)
     full = (sums > 1e-12).all(axis=1)
-    weights = np.where(full, n_answers, 0.0)
+    weights = np.where(full, n_labels, 0.0)
     confusion = np.full(blocks.shape, 1.0 / n_classes)
     confusion[full] = blocks[full] / sums[full, None, :]
     squares = np.average(sums**2, axis=0, weights=weights) if weights.any() else np.ones(n_classes)
@@ -70,13 +70,13 @@ def read_confusion(
 
 
 def raise_floor(confusion: FloatArray) -> FloatArray:
-    """Raise entries to ``LEAST``, and scale columns to sum 1."""
-    raised = np.maximum(confusion, LEAST)
+    """Raise entries to ``LEAST_PROBABILITY``, and scale columns to sum 1."""
+    raised = np.maximum(confusion, LEAST_PROBABILITY)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
 def fit_multispa(pairs: WorkerPairs) -> FloatArray:
-    """Read each annotator's confusion matrix off the most extreme columns of its own pairs.
+    """Read each worker's confusion matrix off the most extreme columns of its own pairs.
 
     Parameters
     ----------
@@ -85,18 +85,18 @@ def fit_multispa(pairs: WorkerPairs) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (n_annotators, n_classes, n_classes), columns put in order for every annotator by itself; uniform
-    where an annotator's pairs span fewer columns than there are classes.
+    float64 of shape (n_workers, n_classes, n_classes), columns put in order for every worker by itself; uniform
+    where a worker's pairs span fewer columns than there are classes.
 
     References
     ----------
     Ibrahim, Fu, Kargas, Huang (2019), NeurIPS, Algorithm 1.
     """
     n_classes = pairs.n_classes
-    confusion = np.full((pairs.n_annotators, n_classes, n_classes), 1.0 / n_classes)
+    confusion = np.full((pairs.n_workers, n_classes, n_classes), 1.0 / n_classes)
     for m, (_, blocks) in enumerate(pairs.list_neighbours()):
         values = np.linalg.svd(blocks, compute_uv=False) if len(blocks) else np.zeros((0, 1))
-        good = blocks[values[:, -1] > FULL * values[:, 0]]
+        good = blocks[values[:, -1] > LEAST_SINGULAR_VALUE * values[:, 0]]
         columns = good.transpose(1, 0, 2).reshape(n_classes, -1)
         columns = columns[:, columns.sum(axis=0) > 0]
         if columns.shape[1] <= n_classes:

@@ -1,8 +1,9 @@
-"""Pairs of annotators that never met, from those that did: by designated annotators, and by robust factorisation."""
+"""Pairs of workers that never met, from those that did: by designated workers, and by robust factorisation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,24 +12,42 @@ from pmflib.solvers.checks import check_limits
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import root_of
 
-XI = 1e-6
-"""Added to squared residuals before they are inverted."""
-RIDGE = 1e-6
-"""Added to the normal equations of a factor."""
-STARTS = 5
-"""Starts of a factorisation: after a few sweeps the best of them goes on."""
-TRIAL = 15
-"""Sweeps of every start, by least squares."""
-RADIUS = 1.0
-"""Largest Frobenius norm of a factor."""
+
+@dataclass(frozen=True)
+class RobustFactorisation:
+    """Parameters of `factor_pairs`.
+
+    Parameters
+    ----------
+    residual_floor
+        Added to squared residuals before they are inverted: xi of the paper's Algorithm 3.
+    ridge
+        Added to the diagonal of the normal equations of a factor, so that they can be solved.
+    n_starts
+        Starts, of which the one with the least residual goes on. Random starts may end where some pairs are not fitted;
+        one of five rarely does where seven pairs in ten are hidden.
+    n_trial_sweeps
+        Sweeps of every start, by least squares, before they are compared.
+    largest_norm
+        Largest Frobenius norm of a factor: a confusion matrix times the square root of the prior has none above 1.
+    """
+
+    residual_floor: float = 1e-6
+    ridge: float = 1e-6
+    n_starts: int = 5
+    n_trial_sweeps: int = 15
+    largest_norm: float = 1.0
+
+
+FACTORISATION = RobustFactorisation()
 
 
 def impute_designated(
     marginals: FloatArray, support: IntArray, observed: BoolArray, *, n_classes: int
 ) -> tuple[FloatArray, BoolArray]:
-    """Fill the pairs of annotators that share no item, and each one's pair with itself, through all others.
+    """Fill the pairs of workers that share no task, and each one's pair with itself, through all others.
 
-    The marginal of m and n is A_m A_l^{-1} times that of l and n, for any l. A_m A_l^{-1} is found from all annotators
+    The marginal of m and n is A_m A_l^{-1} times that of l and n, for any l. A_m A_l^{-1} is found from all workers
     that both m and l were observed with, the better supported weighing more; then all l are combined, those from which
     A_l is inverted well weighing more. What was filled helps to fill the rest, until nothing more can be filled.
 
@@ -42,11 +61,11 @@ def impute_designated(
     Returns
     -------
     The completed matrix, (n_levels, n_levels), nonnegative and symmetric, observed pairs as they are; and the pairs
-    that are in it, bool of shape (n_annotators, n_annotators). A pair that stays missing is zero.
+    that are in it, bool of shape (n_workers, n_workers). A pair that stays missing is zero.
 
     Notes
     -----
-    Each round takes n_annotators^2 eigendecompositions of size 2 n_classes and three products of the matrix with
+    Each round takes n_workers^2 eigendecompositions of size 2 n_classes and three products of the matrix with
     itself.
 
     References
@@ -61,16 +80,16 @@ def impute_designated(
         spread = np.kron(merits, np.ones((n_classes, n_classes)))
         cells = (bridges * spread) @ filled
         mass = merits @ present.astype(np.float64)
-        answer = np.maximum(cells + cells.T, 0.0)
-        total = _sum_blocks(answer, n_classes)
+        sums = np.maximum(cells + cells.T, 0.0)
+        total = _sum_blocks(sums, n_classes)
         reached = (mass + mass.T > 0) & (total > 0)
         new = reached & ~present
         if not new.any():
             break
         shares = np.where(new, 1.0 / np.where(total > 0, total, 1.0), 0.0)
-        filled += answer * np.kron(shares, np.ones((n_classes, n_classes)))
+        filled += sums * np.kron(shares, np.ones((n_classes, n_classes)))
         present |= new
-        # what was filled counts as one common item at most
+        # what was filled counts as one common task at most
         weights += np.where(new, np.minimum(1.0, support[observed].min(initial=1)), 0.0)
     return filled, present
 
@@ -78,11 +97,11 @@ def impute_designated(
 def _find_bridges(
     filled: FloatArray, weights: FloatArray, n_classes: int
 ) -> tuple[FloatArray, FloatArray]:
-    """A_m A_l^{-1} of all pairs of annotators, (n_levels, n_levels), and how far to trust each."""
+    """A_m A_l^{-1} of all pairs of workers, (n_levels, n_levels), and how far to trust each."""
     n = len(weights)
     blocks = filled.reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
     own = blocks @ blocks.transpose(0, 1, 3, 2)
-    # sums over the annotators that both have met, each by the geometric mean of the two supports' roots
+    # sums over the workers that both have met, each by the geometric mean of the two supports' roots
     quarter = weights**0.25
     weighted = filled * np.kron(quarter, np.ones((n_classes, n_classes)))
     cross = (weighted @ weighted.T).reshape(n, n_classes, n, n_classes).transpose(0, 2, 1, 3)
@@ -183,8 +202,8 @@ def factor_pairs(
 
     Returns
     -------
-    Stacked factors, float64 of shape (n_annotators * n_classes, n_classes), each of Frobenius norm at most 1; zero for
-    an annotator without a pair. The mean Frobenius residual after each sweep.
+    Stacked factors, float64 of shape (n_workers * n_classes, n_classes), each of Frobenius norm at most 1; zero for
+    a worker without a pair. The mean Frobenius residual after each sweep.
 
     References
     ----------
@@ -192,16 +211,17 @@ def factor_pairs(
     """
     check_limits(max_iter, tol)
     neighbours = pairs.list_neighbours()
-    shape = (pairs.n_annotators, pairs.n_classes, pairs.n_classes)
+    shape = (pairs.n_workers, pairs.n_classes, pairs.n_classes)
     starts = [root_of(pairs.to_sparse(), pairs.n_classes).reshape(shape)]
-    starts += [rng.standard_normal(shape) for _ in range(STARTS - 1)]
+    starts += [rng.standard_normal(shape) for _ in range(FACTORISATION.n_starts - 1)]
+    largest = FACTORISATION.largest_norm
     best: tuple[FloatArray, list[float]] | None = None
     for factors in starts:
         lengths = np.linalg.norm(factors, axis=(1, 2))
-        factors *= (RADIUS / np.maximum(lengths, RADIUS))[:, None, None]
+        factors *= (largest / np.maximum(lengths, largest))[:, None, None]
         factors[[not others.size for others, _ in neighbours]] = 0.0
         history: list[float] = []
-        while len(history) < min(TRIAL, max_iter):
+        while len(history) < min(FACTORISATION.n_trial_sweeps, max_iter):
             # weights by residuals of a start that fits nothing would hold it where it is
             _sweep(factors, neighbours, reweighted=False)
             history.append(_mean_residual(pairs, factors))
@@ -220,8 +240,9 @@ def factor_pairs(
 def _sweep(
     factors: FloatArray, neighbours: Sequence[tuple[IntArray, FloatArray]], reweighted: bool
 ) -> None:
-    """Fit the factor of every annotator in turn to those of the others, in place."""
-    ridge = RIDGE * np.eye(factors.shape[1])
+    """Fit the factor of one worker after the other to those of the others, in place."""
+    largest = FACTORISATION.largest_norm
+    ridge = FACTORISATION.ridge * np.eye(factors.shape[1])
     for m, (others, blocks) in enumerate(neighbours):
         if not others.size:
             continue
@@ -229,12 +250,12 @@ def _sweep(
         weights = np.ones(others.size)
         if reweighted:
             residuals = blocks - factors[m] @ near.transpose(0, 2, 1)
-            weights = 1.0 / np.sqrt((residuals**2).sum(axis=(1, 2)) + XI)
+            weights = 1.0 / np.sqrt((residuals**2).sum(axis=(1, 2)) + FACTORISATION.residual_floor)
         weighted = near * weights[:, None, None]
         gram = np.einsum("jab,jac->bc", weighted, near) + ridge
         pull = np.einsum("jab,jbc->ac", blocks, weighted)
         factors[m] = np.linalg.solve(gram, pull.T).T
-        factors[m] *= min(1.0, RADIUS / max(float(np.linalg.norm(factors[m])), 1e-300))
+        factors[m] *= min(1.0, largest / max(float(np.linalg.norm(factors[m])), 1e-300))
 
 
 def _mean_residual(pairs: WorkerPairs, factors: FloatArray) -> float:

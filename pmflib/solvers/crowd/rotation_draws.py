@@ -1,6 +1,8 @@
-"""Turns of a square root that pairs cannot tell apart: drawn from their posterior, by a random walk."""
+"""Rotations of a square root that pairs of workers cannot distinguish: drawn from their posterior, by a random walk."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -10,39 +12,71 @@ from pmflib.arrays import FloatArray
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
-SETTLING = 1000
-"""Steps that find their size, and are not drawn."""
-STRIDE = 50
-"""Steps from one draw to the next."""
-TRIAL = 50
-"""Steps between changes of their size."""
-FIRST_SIZE = 0.05
-"""Standard deviation of the angles of the first steps, radians."""
-SIZES = (1e-6, 0.5)
-LIKELY = (0.15, 0.4)
-"""Shares of steps taken between which their size is right."""
 LEAST_NOISE = 1e-5
-"""Least standard deviation of an entry of the root, as a share of its root mean square."""
+"""Least standard deviation of an entry of the root, as a share of its root mean square: exact pairs are rounded."""
 LEAST_ENTRY = 1e-3
-"""Probabilities below this are as good as it for how spread confusion matrices are."""
+"""Least probability that the concentration of confusion matrices is judged by: smaller ones count as this one."""
 CONCENTRATIONS = np.geomspace(0.5, 4.0, 10)
-"""How spread columns of confusion matrices may be: parameters of a symmetric Dirichlet distribution."""
+"""Parameters of a symmetric Dirichlet distribution that columns of confusion matrices may have: from nearly certain to
+nearly even."""
+
+
+@dataclass(frozen=True)
+class RandomWalk:
+    """Parameters of the walk. What they achieve on exact pairs is measured by benchmarks/crowd/noiseless.py.
+
+    Parameters
+    ----------
+    burn_in
+        Steps that tune the step size, and are not drawn.
+    thinning
+        Steps from one draw to the next.
+    tuning_interval
+        Steps between changes of the step size, and between draws of the concentration.
+    first_step_size
+        Standard deviation of the angles of the first steps, radians.
+    least_step_size, longest_step_size
+        Limits of that standard deviation, radians.
+    least_acceptance, most_acceptance
+        Shares of accepted steps between which the step size is kept: about a quarter is best in many dimensions
+        (Roberts, Gelman, Gilks 1997, Annals of Applied Probability 7).
+    """
+
+    burn_in: int = 1000
+    thinning: int = 50
+    tuning_interval: int = 50
+    first_step_size: float = 0.05
+    least_step_size: float = 1e-6
+    longest_step_size: float = 0.5
+    least_acceptance: float = 0.15
+    most_acceptance: float = 0.4
+
+    def tune(self, step_size: float, acceptance: float) -> float:
+        """Step size after an interval with a share of accepted steps."""
+        if acceptance > self.most_acceptance:
+            step_size *= 1.5
+        elif acceptance < self.least_acceptance:
+            step_size *= 0.6
+        return float(np.clip(step_size, self.least_step_size, self.longest_step_size))
+
+
+WALK = RandomWalk()
 
 
 def measure_noise(root: FloatArray, pairs: WorkerPairs) -> FloatArray:
-    """Covariance of the errors of every annotator's rows of a square root, from how far its pairs are from the root's.
+    """Covariance of the errors of every worker's rows of a square root, from how far its pairs are from the root's.
 
     Parameters
     ----------
     root
-        float64 of shape (n_annotators * n_classes, n_classes), U with U_m U_j' near the pairs' marginals.
+        float64 of shape (n_workers * n_classes, n_classes), U with U_m U_j' near the pairs' marginals.
     pairs
         Pairwise marginals.
 
     Returns
     -------
-    float64 of shape (n_annotators, n_classes, n_classes): that of a row of U_m as least squares would find it from the
-    others, with the mean squared residual of the annotator's pairs.
+    float64 of shape (n_workers, n_classes, n_classes): that of a row of U_m as least squares would find it from the
+    others, with the mean squared residual of the worker's pairs.
     """
     n_classes = root.shape[1]
     factors = root.reshape(-1, n_classes, n_classes)
@@ -61,23 +95,23 @@ def measure_noise(root: FloatArray, pairs: WorkerPairs) -> FloatArray:
     return np.asarray(spread + LEAST_NOISE**2 * size * np.eye(n_classes))
 
 
-def draw_turns(
+def draw_roots(
     root: FloatArray,
     noise: FloatArray,
     start: FloatArray,
     n_draws: int,
     rng: np.random.Generator,
 ) -> list[FloatArray]:
-    """Draw nonnegative square roots that the pairs cannot tell from a given one.
+    """Draw nonnegative square roots that the pairs cannot distinguish from a given one.
 
     Parameters
     ----------
     root
-        float64 of shape (n_annotators * n_classes, n_classes).
+        float64 of shape (n_workers * n_classes, n_classes).
     noise
         Covariance of its rows, as from `measure_noise`.
     start
-        Nonnegative matrix near the turned root to start from, as from `rotate_nonnegative`.
+        Nonnegative matrix near the rotated root to start from, as from `rotate_nonnegative`.
     n_draws
         Number of draws.
     rng
@@ -85,14 +119,15 @@ def draw_turns(
 
     Returns
     -------
-    As many turned roots, rectified, their columns in the order of the first.
+    As many rotated roots, rectified, their columns in the order of the first.
 
     Notes
     -----
-    Beforehand, all columns of confusion matrices and the prior have Dirichlet distributions: even for the prior, and of
-    a concentration that is drawn along for the columns. A turn is then as probable as all its entries are nonnegative
-    but for their errors, times the density of what it says of annotators: the prior to the power of -1/2 for every free
-    entry of a column, for a column of the root is that of a confusion matrix times the square root of the prior.
+    The prior: all columns of confusion matrices and the class prior have Dirichlet distributions, even for the class
+    prior, and of a concentration that is drawn along for the columns. A rotation is then as probable as all its entries
+    are nonnegative but for their errors, times the density of what it says of workers: the class prior to the power of
+    -1/2 for every free entry of a column, for a column of the root is that of a confusion matrix times the square root
+    of the class prior.
 
     References
     ----------
@@ -103,60 +138,60 @@ def draw_turns(
         return [start] * n_draws
     target = _Target(root, noise)
     here = find_nearest_rotation(root.T @ start)
-    height, logs = target.weigh(here)
-    size, taken, pick = FIRST_SIZE, 0, int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
-    places = np.triu_indices(n_classes, 1)
+    density, logs = target.weigh(here)
+    pick = int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
+    step_size, n_accepted = WALK.first_step_size, 0
+    n_angles = n_classes * (n_classes - 1) // 2
     drawn: list[FloatArray] = []
-    for step in range(1, SETTLING + n_draws * STRIDE + 1):
-        there = here @ _rotate_by(rng.normal(0.0, size, places[0].size), n_classes)
-        new_height, new_logs = target.weigh(there)
-        gain = new_height - height + (CONCENTRATIONS[pick] - 1) * (new_logs - logs)
+    for step in range(1, WALK.burn_in + n_draws * WALK.thinning + 1):
+        there = here @ _rotate_by(rng.normal(0.0, step_size, n_angles), n_classes)
+        new_density, new_logs = target.weigh(there)
+        gain = new_density - density + (CONCENTRATIONS[pick] - 1) * (new_logs - logs)
         if np.log(rng.random()) < gain:
-            here, height, logs, taken = there, new_height, new_logs, taken + 1
-        if step % TRIAL == 0:
+            here, density, logs, n_accepted = there, new_density, new_logs, n_accepted + 1
+        if step % WALK.tuning_interval == 0:
             pick = target.draw_concentration(logs, rng)
-            if step <= SETTLING:
-                share, taken = taken / TRIAL, 0
-                size *= 1.5 if share > LIKELY[1] else 0.6 if share < LIKELY[0] else 1.0
-                size = float(np.clip(size, *SIZES))
-        if step > SETTLING and step % STRIDE == 0:
-            turned = np.maximum(root @ here, 0.0)
-            first = drawn[0] if drawn else turned
-            drawn.append(turned[:, linear_sum_assignment(-first.T @ turned)[1]])
+            if step <= WALK.burn_in:
+                step_size = WALK.tune(step_size, n_accepted / WALK.tuning_interval)
+                n_accepted = 0
+        if step > WALK.burn_in and step % WALK.thinning == 0:
+            rotated = np.maximum(root @ here, 0.0)
+            first = drawn[0] if drawn else rotated
+            drawn.append(rotated[:, linear_sum_assignment(-first.T @ rotated)[1]])
     return drawn
 
 
 class _Target:
-    """Log-density of turns."""
+    """Log-density of rotations."""
 
     def __init__(self, root: FloatArray, noise: FloatArray) -> None:
         n_classes = root.shape[1]
-        self.kept = np.abs(root.reshape(-1, n_classes * n_classes)).max(axis=1) > 0
-        self.root = root.reshape(-1, n_classes, n_classes)[self.kept]
-        self.noise = noise[self.kept]
-        size = self.root.shape[0] * n_classes
-        self.free = size * (n_classes - 1) / (2 * n_classes)
-        self.levels = size * (
+        kept = np.abs(root.reshape(-1, n_classes * n_classes)).max(axis=1) > 0
+        self.root = root.reshape(-1, n_classes, n_classes)[kept]
+        self.noise = noise[kept]
+        n_columns = self.root.shape[0] * n_classes
+        self.free = n_columns * (n_classes - 1) / (2 * n_classes)
+        self.normalisers = n_columns * (
             gammaln(n_classes * CONCENTRATIONS) - n_classes * gammaln(CONCENTRATIONS)
         )
 
-    def weigh(self, turn: FloatArray) -> tuple[float, float]:
+    def weigh(self, rotation: FloatArray) -> tuple[float, float]:
         """Log-density under concentration 1, and the sum of the logarithms of the confusion matrices."""
-        turned = self.root @ turn
-        squares = (turn[:, None] * turn).reshape(-1, turn.shape[1])
+        rotated = self.root @ rotation
+        squares = (rotation[:, None] * rotation).reshape(-1, rotation.shape[1])
         errors = np.sqrt(np.maximum(self.noise.reshape(-1, len(squares)) @ squares, 1e-300))
-        height = float(log_ndtr(turned / errors[:, None, :]).sum())
-        sums = np.maximum(turned, 0.0).sum(axis=1)
+        density = float(log_ndtr(rotated / errors[:, None, :]).sum())
+        sums = np.maximum(rotated, 0.0).sum(axis=1)
         prior = np.maximum((sums**2).mean(axis=0), 1e-12)
-        height -= self.free * float(np.log(prior / prior.sum()).sum())
-        shares = turned / np.maximum(sums, 1e-12)[:, None, :]
-        return height, float(np.log(np.maximum(shares, LEAST_ENTRY)).sum())
+        density -= self.free * float(np.log(prior / prior.sum()).sum())
+        shares = rotated / np.maximum(sums, 1e-12)[:, None, :]
+        return density, float(np.log(np.maximum(shares, LEAST_ENTRY)).sum())
 
     def draw_concentration(self, logs: float, rng: np.random.Generator) -> int:
         """Place in ``CONCENTRATIONS`` of one drawn for given confusion matrices."""
-        heights = self.levels + (CONCENTRATIONS - 1) * logs
-        chances = np.exp(heights - heights.max()).cumsum()
-        return int(np.searchsorted(chances, rng.random() * chances[-1]))
+        densities = self.normalisers + (CONCENTRATIONS - 1) * logs
+        edges = np.exp(densities - densities.max()).cumsum()
+        return int(np.searchsorted(edges, rng.random() * edges[-1]))
 
 
 def _rotate_by(angles: FloatArray, n_classes: int) -> FloatArray:

@@ -36,7 +36,9 @@ def check_pairs(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -
     if np.diagonal(observed).any() or not np.array_equal(observed, observed.T):
         raise SchemaError("observed must be symmetric and False on its diagonal")
     check_nonnegative("marginals", marginals, marginals.shape)
-    if np.abs(marginals - marginals.T).max() > SUM_TOLERANCE:
+    # in place: the matrix of a large schema takes much of the memory
+    difference = marginals - marginals.T
+    if np.abs(difference, out=difference).max() > SUM_TOLERANCE:
         raise SchemaError("marginals is not symmetric; block (k, j) is block (j, k) transposed")
     sums = sum_pairs(marginals, offsets)
     wanted = np.where(np.eye(n_variables, dtype=np.bool_), np.rint(sums).clip(0, 1), observed)

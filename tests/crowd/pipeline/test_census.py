@@ -11,7 +11,7 @@ SOURCE = make_source(
 
 
 def census_of(tmp_path, content):
-    path = tmp_path / "answers.csv"
+    path = tmp_path / "log.csv"
     path.write_bytes(content)
     (source,) = find_sources(str(path))
     return take_census(source, SOURCE)

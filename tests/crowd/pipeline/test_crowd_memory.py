@@ -3,15 +3,14 @@ import pytest
 
 from pmflib.blocks import SparseBlock
 from pmflib.counting.worker_pair_counts import count_worker_pairs
-from pmflib.crowd.pipeline.mapped import count_stored_meetings
-from pmflib.crowd.pipeline.memory import plan_label_passes, plan_moments, plan_worker_counts
+from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
 from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
 from pmflib.store.sample_blocks import BlockReference
 
 
-def make_groups(n_rows, n_answers, n_groups=1):
-    n_observed = n_rows * n_answers
+def make_groups(n_rows, n_labels, n_groups=1):
+    n_observed = n_rows * n_labels
     nbytes = 8 * (n_rows + 1) + 4 * n_observed
     return [[BlockReference("part", 0, n_rows, 0, n_observed, nbytes)]] * n_groups
 
@@ -22,18 +21,18 @@ def test_plan_label_passes__holds_votes_and_strata_of_every_thread():
     assert many - few > 2 * 100_000 * (5 * 4 + 3 * 8 * 4)
     table = plan_em(400, 4, 2).needed
     assert plan_label_passes(make_groups(100_000, 5), 100, 4, 2).needed > table
-    # a task is read whole, and cut before its votes are looked at
+    # a task is read whole, and cut before its votes are counted
     wide = plan_label_passes(make_groups(1 << 22, 1), 10, 1000, 1)
     assert wide.needed < 8 * 1000 * (1 << 22)
     with pytest.raises(
         MemoryPlanError,
-        match=r"passes over the answers would need .* above the 1.0 KiB .* votes of",
+        match=r"passes over the labels would need .* above the 1.0 KiB .* votes of",
     ):
         plan_label_passes(make_groups(100_000, 5), 10, 50, 1).check(1024)  # fmt: skip
     assert plan_label_passes([], 10, 2, 1).needed == plan_em(20, 2, 1).needed
 
 
-def test_plan_worker_counts__pairs_that_never_meet_need_no_room():
+def test_plan_worker_counts__pairs_without_a_common_task_need_no_room():
     groups = make_groups(1000, 5)
     blind = plan_worker_counts(groups, 50_000, 3, 2)
     seeing = plan_worker_counts(groups, 50_000, 3, 2, 10_000)
@@ -47,32 +46,28 @@ def test_plan_worker_counts__pairs_that_never_meet_need_no_room():
 
 
 def test_plan_moments__grows_as_the_method_needs():
-    pairs = plan_moments("robust", 1000, 100, 3).needed
-    assert plan_moments("robust", 1000, 100_000, 3).needed == pairs
-    assert plan_moments("designated", 1000, 1000, 3).needed > pairs + 8 * 3000**2
-    assert plan_moments("symnmf", 2000, 100, 3).needed > 2 * pairs
+    pairs = plan_pair_method("robust", 1000, 100, 3).needed
+    assert plan_pair_method("robust", 1000, 100_000, 3).needed == pairs
+    assert plan_pair_method("designated", 1000, 1000, 3).needed > pairs + 8 * 3000**2
+    assert plan_pair_method("symnmf", 2000, 100, 3).needed > 2 * pairs
     with pytest.raises(MemoryPlanError, match=r"matrices of 3,000 x 3,000 levels.*'robust'"):
-        plan_moments("cnmf", 10, 1000, 3).check(1 << 20)
-
-
-def test_count_stored_meetings__of_no_blocks_is_none():
-    assert count_stored_meetings(None, [], 3, 2) == 0
+        plan_pair_method("cnmf", 10, 1000, 3).check(1 << 20)
 
 
 def test_plan_worker_counts__bounds_what_counting_takes():
     import tracemalloc
 
     rng = np.random.default_rng(0)
-    n_workers, n_classes, n_answers = 300, 3, 10
-    steps = rng.integers(1, n_workers // n_answers, (4000, n_answers))
+    n_workers, n_classes, n_labels = 300, 3, 10
+    steps = rng.integers(1, n_workers // n_labels, (4000, n_labels))
     workers = np.sort((np.cumsum(steps, axis=1)) % n_workers, axis=1)
     levels = workers * n_classes + rng.integers(n_classes, size=workers.shape)
-    indptr = np.arange(len(levels) + 1) * n_answers
+    indptr = np.arange(len(levels) + 1) * n_labels
     block = SparseBlock(indptr, levels.astype(np.int32).ravel())
     tracemalloc.start()
     counts = count_worker_pairs(block, n_workers, n_classes)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     met = int(counts.counts.sum())
-    plan = plan_worker_counts(make_groups(4000, n_answers), n_workers, n_classes, 1, met)
+    plan = plan_worker_counts(make_groups(4000, n_labels), n_workers, n_classes, 1, met)
     assert peak < plan.needed < 5 * peak

@@ -85,7 +85,7 @@ def make(power, base):
         return inner(x) + 1.0
     return outer
 
-shapes = [(2, 1), (2, 3), (3, 1)] if "turned" not in sys.argv else [(3, 1), (2, 3), (2, 1)]
+shapes = [(2, 1), (2, 3), (3, 1)] if "reversed" not in sys.argv else [(3, 1), (2, 3), (2, 1)]
 for shape in shapes:
     outer = make(*shape)
     assert outer(2.0) == shape[1] * 2.0 ** shape[0] + 1.0
@@ -94,7 +94,7 @@ for shape in shapes:
 """
 
 
-def test_compile_kernel__kernels_of_a_factory_are_told_apart(tmp_path: Path) -> None:
+def test_compile_kernel__kernels_of_a_factory_are_distinguished(tmp_path: Path) -> None:
     assert end(begin(tmp_path, program=SHAPES)) == ["0", "2"] * 3
     files = sorted((tmp_path / "pmflib").iterdir())
     assert len(files) == 6
@@ -102,7 +102,7 @@ def test_compile_kernel__kernels_of_a_factory_are_told_apart(tmp_path: Path) -> 
     files[0].unlink()
     content = files[1].read_bytes()
     files[1].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    found = [int(word) for word in end(begin(tmp_path, "turned", program=SHAPES))]
+    found = [int(word) for word in end(begin(tmp_path, "reversed", program=SHAPES))]
     assert (sum(found[::2]), sum(found[1::2])) == (4, 2)
     assert sorted((tmp_path / "pmflib").iterdir()) == files
     # what was damaged is whole again
@@ -127,7 +127,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 
 def call(kernel: Any) -> int:
-    """Use a kernel, and say how often its code came from disk."""
+    """Use a kernel; returns how often its code came from disk."""
     numbers = np.arange(3)
     kernel(numbers)
     assert numbers.tolist() == [0, 2, 4]
@@ -175,9 +175,15 @@ def test_digest_sources__of_all_kernels(tmp_path: Path, monkeypatch: pytest.Monk
     shutil.copytree(saved_code._KERNELS, copied, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(saved_code, "_KERNELS", copied)
     assert digest_sources.__wrapped__() == found
-    with (copied / "llvm" / "vectors.py").open("a") as stream:
-        stream.write("\n")
-    assert digest_sources.__wrapped__() != found
+    # sources in subfolders count, by content and by name
+    digests = {found}
+    for name in ("planes.py", "llvm/vectors.py"):
+        with (copied / name).open("a") as stream:
+            stream.write("\n")
+        digests.add(digest_sources.__wrapped__())
+    (copied / "llvm" / "vectors.py").rename(copied / "llvm" / "renamed.py")
+    digests.add(digest_sources.__wrapped__())
+    assert len(digests) == 4
 
 
 EM = """

@@ -10,14 +10,14 @@ from pmflib.synthetic.label_logs import draw_published_crowd
 K = 3
 
 
-def plant_crowd(rng, n_annotators):
+def plant_crowd(rng, n_workers):
     """Confusion matrices better than chance, and a prior."""
-    noise = rng.dirichlet(np.ones(K), (n_annotators, K)).transpose(0, 2, 1)
+    noise = rng.dirichlet(np.ones(K), (n_workers, K)).transpose(0, 2, 1)
     return 0.5 * np.eye(K) + 0.5 * noise, rng.dirichlet(np.full(K, 8.0))
 
 
 def observe(confusion, prior, missing):
-    """All pairs exactly, but for those missing and each annotator's with itself."""
+    """All pairs exactly, but for those missing and each worker's with itself."""
     n = len(confusion)
     stacked = confusion.reshape(-1, K)
     full = (stacked * prior) @ stacked.T
@@ -38,10 +38,10 @@ def as_pairs(marginals, observed):
 MISSING = [(0, 1), (0, 2), (1, 2), (3, 4), (0, 5)]
 
 
-def test_to_dense__refuses_many_annotators():
+def test_to_dense__refuses_many_workers():
     none = np.zeros(0, np.int64)
     pairs = WorkerPairs(none, none, np.zeros((0, K, K)), none, 3000)
-    with pytest.raises(MemoryPlanError, match="3000 annotators have 9000 levels, above 6000"):
+    with pytest.raises(MemoryPlanError, match="3000 workers have 9000 levels, above 6000"):
         pairs.to_dense()
 
 
@@ -54,7 +54,7 @@ def test_impute_designated__exact_pairs_are_completed_exactly():
 
 
 def test_impute_designated__rounds_reach_what_one_pair_cannot():
-    # a chain of annotators: only those next to each other, or with one between them, met
+    # a chain of workers: only those next to each other, or with one between them, met
     confusion, prior = plant_crowd(np.random.default_rng(2), 10)
     apart = [(m, k) for m in range(10) for k in range(m + 3, 10)]
     full, marginals, observed = observe(confusion, prior, apart)
@@ -127,7 +127,7 @@ def test_factor_pairs__bad_pairs_do_less_harm_when_reweighted():
     assert errors[True] < 0.5 * errors[False]
 
 
-def test_factor_pairs__annotator_without_a_pair_is_zero():
+def test_factor_pairs__worker_without_a_pair_is_zero():
     confusion, prior = plant_crowd(np.random.default_rng(7), 5)
     _, marginals, observed = observe(confusion, prior, [(4, k) for k in range(4)])
     factors, _ = factor_pairs(as_pairs(marginals, observed), rng=np.random.default_rng(0))
@@ -144,7 +144,7 @@ def test_read_confusion__columns_find_their_classes(order):
     np.testing.assert_allclose(shares, prior)
 
 
-def test_read_confusion__bad_annotator_is_bad_for_joint_and_turned_for_each():
+def test_read_confusion__bad_worker_is_bad_for_joint_and_swapped_for_each():
     confusion = np.tile(0.8 * np.eye(2) + 0.1, (4, 1, 1))
     confusion[3] = confusion[3][:, ::-1]
     stacked = confusion.reshape(-1, 2) * np.sqrt(0.5)
@@ -154,7 +154,7 @@ def test_read_confusion__bad_annotator_is_bad_for_joint_and_turned_for_each():
     np.testing.assert_allclose(each[3], confusion[0])
 
 
-def test_read_confusion__annotator_without_mass_guesses():
+def test_read_confusion__worker_without_mass_guesses():
     stacked = np.concatenate([np.eye(2), np.zeros((2, 2)), np.eye(2)])
     found, prior = read_confusion(stacked, np.array([5, 1000, 5]))
     np.testing.assert_allclose(found[1], 0.5)
@@ -163,7 +163,7 @@ def test_read_confusion__annotator_without_mass_guesses():
         read_confusion(stacked, np.ones(3), order="all")  # type: ignore[arg-type]
 
 
-def test_fit_multispa__exact_pairs_with_pure_annotators():
+def test_fit_multispa__exact_pairs_with_pure_workers():
     confusion, prior = plant_crowd(np.random.default_rng(9), 5)
     confusion[:2] = np.eye(K)
     _, marginals, observed = observe(confusion, prior, [])

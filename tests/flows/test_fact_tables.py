@@ -3,7 +3,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flows import tables
+from flows import fact_tables
 from pmflib.selection.comparison import compare
 
 
@@ -13,7 +13,7 @@ def test_make_facts_tables__what_was_not_used_is_named():
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     file = io.StringIO()
     console = Console(file=file, width=100)
-    for table in tables.make_facts_tables({"rows": rows, "model": model, "scores": {}}):
+    for table in fact_tables.make_facts_tables({"rows": rows, "model": model, "scores": {}}):
         console.print(table)
     text = file.getvalue()
     assert "rows in quarantine" in text
@@ -37,7 +37,7 @@ def test_make_facts_tables__why_the_rank_was_chosen():
     model["comparisons"] = [starts.to_json()]
     facts["warnings"] = ["rank 2 is above [1]"]
     file = io.StringIO()
-    for table in tables.make_facts_tables(facts):
+    for table in fact_tables.make_facts_tables(facts):
         Console(file=file, width=100).print(table)
     assert "why this rank" in file.getvalue()
     assert "by pairs: [2]" in file.getvalue()

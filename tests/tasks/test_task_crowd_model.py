@@ -6,15 +6,20 @@ import pytest
 
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import aggregate as aggregate_table
-from pmflib.crowd import read_answers
+from pmflib.crowd import aggregate, read_labels
+from pmflib.crowd.pipeline import census as census_module
+from pmflib.crowd.pipeline import fitting
+from pmflib.crowd.pipeline.fitting import PAIRS
+from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.errors import MemoryPlanError
 from pmflib.running.clients import start_workers
-from pmflib.solvers.crowd import worker_marginals as worker_pairs
+from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
-from tasks.annotators import PAIRS, annotators, pairs
-from tasks.crowd import aggregate, census
+from tasks.census import census
+from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
+from tasks.labels import find_labels
+from tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.pipelines import make_schema, summary_of
 
@@ -25,12 +30,12 @@ K = 3
 
 @pytest.fixture(scope="module")
 def log():
-    """Answers of workers of whom the last two never meet."""
+    """Labels of workers of whom the last two share no task."""
     rng = np.random.default_rng(8)
-    answers, _ = draw_log(rng, n_tasks=150, n_workers=9, n_classes=K, n_answers=4)
-    apart = (answers["worker"] == 8) & (answers["task"] % 2 == 0)
-    apart |= (answers["worker"] == 7) & (answers["task"] % 2 == 1)
-    return {name: column[~apart] for name, column in answers.items()}
+    table, _ = draw_log(rng, n_tasks=150, n_workers=9, n_classes=K, n_labels=4)
+    apart = (table["worker"] == 8) & (table["task"] % 2 == 0)
+    apart |= (table["worker"] == 7) & (table["task"] % 2 == 1)
+    return {name: column[~apart] for name, column in table.items()}
 
 
 @pytest.fixture
@@ -40,9 +45,9 @@ def crowd(pipeline, tmp_path, log):
     return config
 
 
-def write_log(path, answers, rows=slice(None)):
+def write_log(path, table, rows=slice(None)):
     lines = ["task,worker,label"]
-    columns = zip(*(answers[name][rows] for name in ("task", "worker", "label")), strict=True)
+    columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
     lines += [f"t{task:03},w{worker},c{label}" for task, worker, label in columns]
     path.write_text("\n".join(lines) + "\n")
 
@@ -50,9 +55,9 @@ def write_log(path, answers, rows=slice(None)):
 def run(config, workers):
     """References by stage."""
     found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
-    found["pairs"] = pairs.fn(config, found["dataset"], workers)
-    found["annotators"] = annotators.fn(config, **found, address=workers)
-    labels = aggregate.fn(config, found["dataset"], found["annotators"], workers)
+    found["pairs"] = worker_pairs.fn(config, found["dataset"], workers)
+    found["crowd_model"] = crowd_model.fn(config, **found, address=workers)
+    labels = find_labels.fn(config, found["dataset"], found["crowd_model"], workers)
     return found | {"labels": labels}
 
 
@@ -80,12 +85,12 @@ def read_confusion(config, reference):
 
 
 @pytest.mark.parametrize("method", ["multispa", "cnmf"])
-def test_annotators__of_pairs_alone_are_those_in_memory_to_the_same_bits(
+def test_crowd_model__of_pairs_alone_is_that_in_memory_to_the_same_bits(
     crowd, log, workers, method
 ):
     config = choose(crowd, method, em=False)
     found = run(config, workers)["labels"]
-    expected = aggregate_table(log, method, em=False)
+    expected = aggregate(log, method, em=False)
     np.testing.assert_array_equal(read_confusion(config, found), expected.confusion)
     np.testing.assert_array_equal(read_posterior(config, found), expected.posterior)
     summary = summary_of(config, found)
@@ -93,20 +98,20 @@ def test_annotators__of_pairs_alone_are_those_in_memory_to_the_same_bits(
 
 
 @pytest.mark.parametrize("method", ["robust", "designated"])
-def test_annotators__judged_by_passes_are_those_in_memory(crowd, log, workers, method):
+def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, method):
     # sums over tasks are made in the order of the blocks here and there: the last bits differ
     for em in (False, True):
         config = choose(crowd, method, em)
         found = run(config, workers)["labels"]
-        expected = aggregate_table(log, method, em=em, max_passes=100, tol=1e-4)
+        expected = aggregate(log, method, em=em, max_passes=100, tol=1e-4)
         np.testing.assert_allclose(read_posterior(config, found), expected.posterior, atol=1e-9)
         np.testing.assert_allclose(read_confusion(config, found), expected.confusion, atol=1e-9)
         assert summary_of(config, found)["passes"] == expected.n_passes
 
 
-def test_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers):
-    answers = read_answers(log)
-    expected = count_worker_pairs(answers.block, 9, K)
+def test_worker_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers):
+    table = read_labels(log)
+    expected = count_worker_pairs(table.block, 9, K)
     assert (7, 8) not in set(zip(expected.first.tolist(), expected.second.tolist(), strict=True))
     with start_workers(ClusterConfig(workers=1)) as alone:
         one, other = (
@@ -118,49 +123,47 @@ def test_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers)
     config = choose(crowd, "symnmf", folds=4, buckets=12)
     dataset = ingest.fn(config, workers, census.fn(config, workers))
     assert dataset.digest != one["dataset"].digest
-    counted = pairs.fn(config, dataset, workers)
+    counted = worker_pairs.fn(config, dataset, workers)
     assert counted.digest == one["pairs"].digest
     counts = WorkerPairCounts.load(locate(config, counted) / PAIRS)
     np.testing.assert_array_equal(counts.counts, expected.counts)
-    np.testing.assert_array_equal(counts.n_answers, expected.n_answers)
+    np.testing.assert_array_equal(counts.n_labels, expected.n_labels)
 
 
-def test_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers, monkeypatch):
+def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers, monkeypatch):
     first = run(choose(crowd, "symnmf"), workers)
-    monkeypatch.setitem(pairs.fn.__globals__, "count_stored", None)
+    monkeypatch.setattr(fitting, "write_pairs", None)
     second = run(choose(crowd, "multispa"), workers)
     assert second["pairs"] == first["pairs"]
     assert second["labels"] != first["labels"]
-    # without passes: the same annotators
+    # without passes: the same crowd model
     third = run(choose(crowd, "symnmf", em=False), workers)
-    assert third["annotators"] == first["annotators"]
+    assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
-    for name in ("fit_pairs", "evaluate_stored"):
-        monkeypatch.setitem(annotators.fn.__globals__, name, None)
-        monkeypatch.setitem(aggregate.fn.__globals__, name, None)
+    for name in ("fit_worker_pairs", "run_passes"):
+        monkeypatch.setattr(fitting, name, None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 
-def test_annotators__new_answers_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
+def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
     config = choose(pipeline(make_schema(2), SOURCE, em=EM), "multispa")
     write_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
     before = run(config, workers)
     write_log(tmp_path / "data" / "b.csv", log, slice(300, None))
-    read = []
-    module = census.fn.__globals__
-    monkeypatch.setitem(
-        module, "take_census", lambda s, c, real=module["take_census"]: read.append(s) or real(s, c)
-    )
+    read, take = [], census_module.take_census
+    monkeypatch.setattr(census_module, "take_census", lambda s, c: read.append(s) or take(s, c))
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     assert grown["pairs"].digest != before["pairs"].digest
-    expected = aggregate_table(log, "multispa", max_passes=100, tol=1e-4)
+    expected = aggregate(log, "multispa", max_passes=100, tol=1e-4)
     np.testing.assert_allclose(
         read_posterior(config, grown["labels"]), expected.posterior, atol=1e-9
     )
 
 
-def test_annotators__empty_partitions_and_workers_that_never_meet(pipeline, tmp_path, workers):
+def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
+    pipeline, tmp_path, workers
+):
     config = pipeline(make_schema(2), SOURCE, em=EM, store={"folds": 4, "buckets": 8})
     lines = ["task,worker,label", "1,a,x", "2,b,y", "3,c,x", "4,c,y"]
     (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
@@ -173,49 +176,39 @@ def test_annotators__empty_partitions_and_workers_that_never_meet(pipeline, tmp_
         np.testing.assert_allclose(sums, 1)
 
 
-def test_annotators__go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
+def test_crowd_model__goes_on_where_it_was_interrupted(crowd, workers, monkeypatch):
     config = choose(crowd, "symnmf", path="first")
     found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
-    found["pairs"] = pairs.fn(config, found["dataset"], workers)
+    found["pairs"] = worker_pairs.fn(config, found["dataset"], workers)
 
     def judge(config):
-        return annotators.fn(config, **found, address=workers)
+        return crowd_model.fn(config, **found, address=workers)
 
-    judged, begun, again, n_left, n_made = run_interrupted(
-        monkeypatch, annotators, judge, config, 6
-    )
-    assert (again, n_made) == (begun, n_left)
+    judged, model, again, n_left, n_made = run_interrupted(monkeypatch, judge, config, 6)
+    assert (again, n_made) == (model, n_left)
 
     def label(config):
-        return aggregate.fn(config, found["dataset"], begun, workers)
+        return find_labels.fn(config, found["dataset"], model, workers)
 
     # among the first passes, of which those from the votes are the second; and among those that go on
     for stop_at in (14, 23):
-        _, expected, again, n_left, n_made = run_interrupted(
-            monkeypatch, aggregate, label, judged, stop_at
-        )
+        _, expected, again, n_left, n_made = run_interrupted(monkeypatch, label, judged, stop_at)
         assert (again, n_made) == (expected, n_left)
 
 
-def run_interrupted(monkeypatch, stage, work, config, stop_at):
+def run_interrupted(monkeypatch, work, config, stop_at):
     """Run a stage whole, and broken off at one of its passes and then again, on copies of the store.
 
     The pipeline after the whole run, what it made, what the second made, and the passes that were left and were made.
     """
-    module = stage.fn.__globals__
-    make = module["evaluate_stored"]
-    asked = []
+    evaluate = StoredLabels.evaluate
+    passes = []
 
-    def evaluate_counted(*arguments):
-        evaluate = make(*arguments)
-
-        def count(*weights):
-            asked.append(1)
-            if len(asked) == limit:
-                raise KeyboardInterrupt
-            return evaluate(*weights)
-
-        return count
+    def evaluate_counted(self, weights):
+        passes.append(1)
+        if len(passes) == limit:
+            raise KeyboardInterrupt
+        return evaluate(self, weights)
 
     first = config.resolve(config.store.path)
     stores = [f"{first}-{stop_at}-{which}" for which in ("whole", "broken")]
@@ -226,39 +219,39 @@ def run_interrupted(monkeypatch, stage, work, config, stop_at):
     for store in stores:
         shutil.copytree(first, store)
     with monkeypatch.context() as patch:
-        patch.setitem(module, "evaluate_stored", evaluate_counted)
+        patch.setattr(StoredLabels, "evaluate", evaluate_counted)
         limit = 0
         expected = work(whole)
-        passes = len(asked)
-        asked.clear()
+        n_whole = len(passes)
+        passes.clear()
         limit = stop_at
         with pytest.raises(KeyboardInterrupt):
             work(broken)
-        asked.clear()
+        passes.clear()
         limit = 0
         again = work(broken)
     # the pass that never ended is the first that is left
-    return whole, expected, again, passes - (stop_at - 1), len(asked)
+    return whole, expected, again, n_whole - (stop_at - 1), len(passes)
 
 
-def test_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
+def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     config = choose(crowd, "designated")
     dataset = ingest.fn(config, workers, census.fn(config, workers))
     small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
     said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
     with pytest.raises(MemoryPlanError, match=said):
-        pairs.fn(small, dataset, workers)
-    # as if all workers met it would not, but few do
+        worker_pairs.fn(small, dataset, workers)
+    # as if all workers shared tasks it would not, but few do
     tight = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 26)})
-    met = []
-    module = pairs.fn.__globals__
-    look = module["count_stored_meetings"]
-    monkeypatch.setitem(module, "count_stored_meetings", lambda *a: met.append(look(*a)) or met[-1])
-    counted = pairs.fn(tight, dataset, workers)
-    assert met == [summary_of(config, counted)["meetings"]]
-    with pytest.raises(MemoryPlanError, match=r"annotators from pairs .* or to 'robust'"):
-        annotators.fn(small, dataset, counted, workers)
+    n_pairs, count = [], StoredLabels.count_label_pairs
+    monkeypatch.setattr(
+        StoredLabels, "count_label_pairs", lambda self: n_pairs.append(count(self)) or n_pairs[-1]
+    )
+    counted = worker_pairs.fn(tight, dataset, workers)
+    assert n_pairs == [summary_of(config, counted)["label_pairs"]]
+    with pytest.raises(MemoryPlanError, match=r"crowd model from pairs .* or to 'robust'"):
+        crowd_model.fn(small, dataset, counted, workers)
     # before anything is counted
-    monkeypatch.setattr(worker_pairs, "MAX_LEVELS", 20)
-    with pytest.raises(MemoryPlanError, match="9 annotators have 27 levels, above 20"):
-        pairs.fn(config, dataset, workers)
+    monkeypatch.setattr(worker_marginals, "MAX_LEVELS", 20)
+    with pytest.raises(MemoryPlanError, match="9 workers have 27 levels, above 20"):
+        worker_pairs.fn(config, dataset, workers)

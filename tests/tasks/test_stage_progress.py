@@ -1,4 +1,4 @@
-from tasks.progress import Progress, listen, report
+from tasks.stage_progress import Progress, listen, report
 
 
 def test_report__reaches_all_listeners_and_no_more():

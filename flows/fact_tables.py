@@ -85,7 +85,7 @@ def make_labels_table(facts: Mapping[str, Any]) -> Group:
         "method",
         "em",
         "tasks",
-        "answers",
+        "labels",
         "workers",
         "classes",
         "prior",

@@ -3,12 +3,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import make_crowd
-from pmflib.crowd import aggregate as aggregate_table
+from pmflib.crowd import aggregate
+from pmflib.crowd.pipeline import census as census_module
+from pmflib.crowd.pipeline import checkpoint, fitting
 from pmflib.errors import ConfigError, SchemaError
 from pmflib.store.artefacts import Store
-from tasks.annotators import annotators, pairs
-from tasks.crowd import aggregate, census
+from tasks.census import census
+from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
+from tasks.labels import find_labels
+from tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.pipelines import make_schema, summary_of
 
@@ -19,13 +23,13 @@ EM = {"max_passes": 500}
 @pytest.fixture(scope="module")
 def log():
     rng = np.random.default_rng(1)
-    sizes = {"n_tasks": 400, "n_workers": 15, "n_classes": 3, "n_answers": 4}
+    sizes = {"n_tasks": 400, "n_workers": 15, "n_classes": 3, "n_labels": 4}
     return draw_log(rng, **sizes)
 
 
-def write_log(path, answers, rows):
+def write_log(path, table, rows):
     lines = ["task,worker,label"]
-    columns = zip(*(answers[name][rows] for name in ("task", "worker", "label")), strict=True)
+    columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
     lines += [f"t{task:03},w{worker:02},c{label}" for task, worker, label in columns]
     path.write_text("\n".join(lines) + "\n")
 
@@ -33,10 +37,10 @@ def write_log(path, answers, rows):
 def run(config, workers, **crowd):
     config = with_crowd(config, **crowd)
     dataset = ingest.fn(config, workers, census.fn(config, workers))
-    begun = None
+    model = None
     if config.crowd.begins_with_pairs:
-        begun = annotators.fn(config, dataset, pairs.fn(config, dataset, workers), workers)
-    return aggregate.fn(config, dataset, begun, workers)
+        model = crowd_model.fn(config, dataset, worker_pairs.fn(config, dataset, workers), workers)
+    return find_labels.fn(config, dataset, model, workers)
 
 
 def with_crowd(config, **crowd):
@@ -72,60 +76,57 @@ def crowd(pipeline, tmp_path, log):
 
 
 @pytest.mark.parametrize("method", ["auto", "dawid_skene"])
-def test_aggregate__equals_the_table_in_memory(crowd, log, workers, method):
+def test_find_labels__equals_the_table_in_memory(crowd, log, workers, method):
     reference = run(crowd, workers, method=method)
     labels, people = read_labels(crowd, reference)
-    expected = aggregate_table(log[0], method, max_passes=500)
+    expected = aggregate(log[0], method, max_passes=500)
     found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(3)], axis=1)
     np.testing.assert_allclose(found, expected.posterior, atol=1e-8)
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
-    assert labels["n_answers"].to_pylist() == [4] * 400
+    assert labels["n_labels"].to_pylist() == [4] * 400
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
-    assert people["n_answers"].to_pylist() == np.bincount(log[0]["worker"]).tolist()
+    assert people["n_labels"].to_pylist() == np.bincount(log[0]["worker"]).tolist()
     np.testing.assert_allclose(people["probability.c0|c2"], expected.confusion[:, 0, 2], atol=1e-8)
     summary = summary_of(crowd, reference)
-    assert (summary["tasks"], summary["answers"], summary["workers"]) == (400, 1600, 15)
+    assert (summary["tasks"], summary["labels"], summary["workers"]) == (400, 1600, 15)
 
 
-def test_aggregate__new_answers_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
-    answers, _ = log
+def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
+    table, _ = log
     config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_log(tmp_path / "data" / "a.csv", answers, slice(0, 1200))
+    write_log(tmp_path / "data" / "a.csv", table, slice(0, 1200))
     run(config, workers)
-    write_log(tmp_path / "data" / "b.csv", answers, slice(1200, None))
-    read = []
-    module = census.fn.__globals__
-    monkeypatch.setitem(
-        module, "take_census", lambda s, c, real=module["take_census"]: read.append(s) or real(s, c)
-    )
+    write_log(tmp_path / "data" / "b.csv", table, slice(1200, None))
+    read, take = [], census_module.take_census
+    monkeypatch.setattr(census_module, "take_census", lambda s, c: read.append(s) or take(s, c))
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     labels, people = read_labels(config, grown)
-    expected = aggregate_table(answers, max_passes=500)
+    expected = aggregate(table, max_passes=500)
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
     # once more: nothing is left to do
-    monkeypatch.setitem(aggregate.fn.__globals__, "run_passes", None)
+    monkeypatch.setattr(fitting, "run_passes", None)
     assert run(config, workers) == grown
 
 
 @pytest.mark.parametrize("classes", [None, ("c2", "c0", "c1")])
-def test_aggregate__new_workers_and_labels_leave_old_files_alone(
+def test_find_labels__new_workers_and_labels_leave_old_files_alone(
     pipeline, tmp_path, log, workers, classes
 ):
-    answers, _ = log
+    table, _ = log
     config = pipeline(make_schema(2), SOURCE, em=EM)
-    known = (answers["worker"] >= 3) & (answers["label"] < 2)
+    known = (table["worker"] >= 3) & (table["label"] < 2)
     early, late = (
         np.flatnonzero(known)[:700],
         np.setdiff1d(np.arange(1600), np.flatnonzero(known)[:700]),
     )
-    # a task has answers in both files, and one of them is given again
+    # a task has labels in both files, and one of them is given again
     late = np.append(late, early[0])
-    write_log(tmp_path / "data" / "a.csv", answers, early)
+    write_log(tmp_path / "data" / "a.csv", table, early)
     run(config, workers, classes=classes)
     before = list_spills(config)
-    write_log(tmp_path / "data" / "b.csv", answers, late)
+    write_log(tmp_path / "data" / "b.csv", table, late)
     grown = run(config, workers, classes=classes)
     after = list_spills(config)
     assert [name for name, _ in after] == ["a.csv", "b.csv"]
@@ -136,49 +137,48 @@ def test_aggregate__new_workers_and_labels_leave_old_files_alone(
     # and as if each file had been encoded with the whole schema
     whole = with_crowd(elsewhere(config, "whole"), classes=classes)
     census.fn(whole, workers)
-    found = aggregate.fn(whole, ingest.fn(whole, workers), address=workers)
+    found = find_labels.fn(whole, ingest.fn(whole, workers), address=workers)
     assert found.digest == grown.digest
     labels, _ = read_labels(config, grown)
-    assert labels["n_answers"].to_pylist() == [4] * 400
+    assert labels["n_labels"].to_pylist() == [4] * 400
 
 
-def test_aggregate__passes_go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
-    module = aggregate.fn.__globals__
+def test_find_labels__passes_go_on_where_they_were_interrupted(crowd, workers, monkeypatch):
     # of another store: nothing is left to do in the first one
     expected = run(crowd, workers, method="dawid_skene")
     apart = elsewhere(crowd, "other")
-    real = module["save_fit"]
+    save = checkpoint.save_fit
 
     def keep(path, fit):
-        real(path, fit)
-        if len(fit.moved) == 3:
+        save(path, fit)
+        if fit.n_passes == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(module, "save_fit", keep)
+    monkeypatch.setattr(fitting, "save_fit", keep)
     with pytest.raises(KeyboardInterrupt):
         run(apart, workers, method="dawid_skene")
     seen = []
-    monkeypatch.setitem(module, "save_fit", lambda path, fit: seen.append(len(fit.moved)))
+    monkeypatch.setattr(fitting, "save_fit", lambda path, fit: seen.append(fit.n_passes))
     assert run(apart, workers, method="dawid_skene").digest == expected.digest
     assert seen[0] == 4
 
 
-def test_aggregate__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, workers):
+def test_find_labels__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, workers):
     config = pipeline(make_schema(2), SOURCE, em=EM)
     lines = ["task,worker,label", "1,a,x", "1,a,y", "1,b,y", "2,a,z", ",a,x", "2,b", "3,b,"]
     (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
     reference = run(config, workers, classes=("x", "y"))
     labels, _ = read_labels(config, reference)
-    # the last answer counts; a task whose only answer is unknown, or empty, is still known where a row of it fits
+    # the last label counts; a task whose only label is unknown, or empty, is still known where a row of it fits
     assert labels["task"].to_pylist() == ["1", "3"]
     assert labels["label"].to_pylist()[0] == "y"
-    assert labels["n_answers"].to_pylist() == [2, 0]
+    assert labels["n_labels"].to_pylist() == [2, 0]
 
 
-def test_aggregate__refuses_other_methods_and_schemas(crowd, workers):
-    with pytest.raises(ConfigError, match=r"method: Input should be 'auto'.*\(given: 'best'\)"):
+def test_find_labels__refuses_other_methods_and_schemas(crowd, workers):
+    with pytest.raises(ConfigError, match=r"method is 'best'; did you mean"):
         with_crowd(crowd, method="best")
     dataset = ingest.fn(crowd.model_copy(), workers)
     make_schema(2, 3).save(crowd.resolve("schema.json"))
     with pytest.raises(SchemaError, match="the workers have different labels"):
-        aggregate.fn(crowd, dataset, address=workers)
+        find_labels.fn(crowd, dataset, address=workers)

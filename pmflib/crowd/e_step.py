@@ -1,0 +1,134 @@
+"""The E-step of a crowd: posteriors of the tasks and sufficient statistics, under a crowd model or the votes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import FloatArray
+from pmflib.blocks import SparseBlock
+from pmflib.crowd.label_log import LabelLog
+from pmflib.crowd.votes import VotedBlock, add_votes, share_votes, weigh_votes
+from pmflib.em.statistics import EMStatistics, em_statistics
+from pmflib.solvers.crowd.annotator_model import CrowdModel
+
+BLOCK_ROWS = 1 << 16
+"""Most tasks of a block in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogWeights:
+    """What tasks are scored under, nats.
+
+    Parameters
+    ----------
+    states
+        float64 of shape (n_states,), of the states.
+    labels
+        float64 of shape (n_workers * n_classes, n_states), of the labels that workers give.
+    votes
+        float64 of shape (MOST_VOTES + 1,), of a class by its number of votes.
+    """
+
+    states: FloatArray
+    labels: FloatArray
+    votes: FloatArray
+
+    @classmethod
+    def from_model(cls, model: CrowdModel, *, with_votes: bool) -> LogWeights:
+        """Weights under a crowd model.
+
+        Parameters
+        ----------
+        model
+            Prior and confusion matrices.
+        with_votes
+            Whether votes are evidence beside the labels: they lead the passes, but true labels are found without them.
+        """
+        return cls(*model.take_logs(), weigh_votes(model.vote_weight if with_votes else 0.0))
+
+    @classmethod
+    def from_votes(cls, n_workers: int, n_classes: int) -> LogWeights:
+        """Weights under which a task's posterior is its shares of the votes: even for a task without a label."""
+        silent = np.zeros((n_workers * n_classes, n_classes))
+        return cls(np.zeros(n_classes), silent, share_votes())
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return self.states.size
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.states.nbytes + self.labels.nbytes + self.votes.nbytes
+
+
+Evaluate: TypeAlias = Callable[[LogWeights], EMStatistics]
+"""Sufficient statistics of all tasks, in memory or as a map over partitions."""
+
+Judge: TypeAlias = Callable[[CrowdModel], float]
+"""Log-likelihood of all labels under a crowd model, nats."""
+
+
+def make_judge(evaluate: Evaluate) -> Judge:
+    """Judge crowd models by the statistics of all tasks: a pass each time."""
+    return lambda model: evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
+
+
+def evaluate_blocks(blocks: Iterable[VotedBlock], weights: LogWeights) -> EMStatistics:
+    """Sufficient statistics of blocks, added up in order."""
+    parts = [_evaluate_block(block, weights) for block in blocks]
+    return EMStatistics.merge(parts or [EMStatistics.zero(len(weights.labels), weights.n_states)])
+
+
+def _evaluate_block(block: VotedBlock, weights: LogWeights) -> EMStatistics:
+    offsets = np.arange(0, len(weights.labels) + 1, block.n_classes)
+    if not weights.votes.any():
+        return em_statistics(block.labels, offsets, weights.states, weights.labels)
+    log_priors, peaks = block.weigh_strata(weights.votes)
+    # the states of all subclasses of a class have its votes
+    log_priors = np.tile(log_priors, weights.n_states // block.n_classes) + weights.states
+    found = em_statistics(block.labels, offsets, log_priors, weights.labels, block.strata)
+    return replace(found, log_likelihood=found.log_likelihood + float(block.sizes @ peaks))
+
+
+def score_tasks(block: VotedBlock, weights: LogWeights) -> FloatArray:
+    """Posterior of the class of every task of a block, float64 of shape (n_rows, n_classes).
+
+    A task without a label has the prior.
+    """
+    from pmflib.em.row_tables import score_block
+
+    labels, n_classes, n_states = block.labels, block.n_classes, weights.n_states
+    n_subclasses = n_states // n_classes
+    offsets = np.arange(0, len(weights.labels) + 1, n_classes)
+    log_probs, posteriors = np.empty(labels.n_rows), np.empty((labels.n_rows, n_states))
+    if labels.n_rows:
+        log_priors = np.tile(block.weigh_strata(weights.votes)[0], n_subclasses) + weights.states
+        score_block(
+            labels, offsets, log_priors, weights.labels, log_probs, posteriors, block.strata
+        )
+    return np.asarray(posteriors.reshape(-1, n_subclasses, n_classes).sum(axis=1))
+
+
+def score_blocks(blocks: Sequence[VotedBlock], weights: LogWeights, n_classes: int) -> FloatArray:
+    """Do `score_tasks` for all tasks of several blocks, in order; no block is legal."""
+    parts = [score_tasks(block, weights) for block in blocks]
+    return np.concatenate(parts) if parts else np.empty((0, n_classes))
+
+
+def cut_log(log: LabelLog) -> list[VotedBlock]:
+    """Cut the tasks of a label log in blocks, with their votes."""
+    return [add_votes(block, log.n_classes) for block in split_rows(log.block, BLOCK_ROWS)]
+
+
+def split_rows(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]:
+    """Cut a block in blocks of at most so many rows."""
+    return [
+        block.take(np.arange(first, min(first + n_rows, block.n_rows)))
+        for first in range(0, block.n_rows, n_rows)
+    ]

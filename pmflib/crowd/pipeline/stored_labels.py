@@ -1,0 +1,215 @@
+"""Passes over a label log in a store: a map over groups of its blocks each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.pipeline.block_groups import (
+    count_group_label_pairs,
+    count_groups,
+    evaluate_group,
+    label_partition,
+    load_voted,
+)
+from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
+from pmflib.em.statistics import EMStatistics
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.maps import keep_loaded, map_items, run_blocks
+from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.worker_messages import listen_to_counts
+from pmflib.schema import Schema
+from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.sample_blocks import BlockReference
+
+Groups: TypeAlias = Sequence[Sequence[BlockReference]]
+"""Blocks that are worked on together, a Dask task each."""
+
+
+class StoredLabels:
+    """A label log in a store, and the workers of a cluster that pass over it.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread.
+    store, dataset
+        Where the labels are.
+    schema
+        Schema of the label log, as from `make_label_schema`.
+    n_folds
+        Number of folds of the dataset; all of them are used.
+    memory_limit
+        Bytes that plans may use.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is damaged, or not in the store.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        store: Store,
+        dataset: Reference,
+        schema: Schema,
+        *,
+        n_folds: int,
+        memory_limit: int,
+    ) -> None:
+        self.client = client
+        self.workers = schema.names
+        self.classes = schema[0].levels
+        self.memory_limit = memory_limit
+        self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
+        self.partitions = [store.locate(part) / SAMPLES for part in read_partitions(store, dataset)]
+        self._loaded: Sequence[Any] | None = None
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return len(self.workers)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return sum(block.n_rows for group in self.groups for block in group)
+
+    def plan_passes(self, n_subclasses: int = 1) -> MemoryPlan:
+        """Plan the memory of passes, and of labelling the tasks, where labels are read again each time."""
+        n_threads = count_threads(self.client)
+        sizes = self.n_workers, self.n_classes
+        return plan_label_passes(self.groups, *sizes, n_threads, n_subclasses=n_subclasses)
+
+    def keep_in_memory(self, plan: MemoryPlan) -> None:
+        """Keep the labels where they are worked on, if they take at most half of the memory that a plan leaves.
+
+        Parameters
+        ----------
+        plan
+            What is held besides.
+        """
+        blocks = [block for group in self.groups for block in group]
+        # the stratum of every task, and at worst a tally of its votes and a stratum of its own
+        votes = (12 + 8 * self.n_classes) * self.n_tasks
+        if votes + sum(block.nbytes for block in blocks) <= (self.memory_limit - plan.needed) // 2:
+            load = partial(load_voted, n_workers=self.n_workers, n_classes=self.n_classes)
+            self._loaded = keep_loaded(self.client, load, self.groups)
+
+    def evaluate(self, weights: LogWeights) -> EMStatistics:
+        """Sufficient statistics of all tasks: the E-step of a pass.
+
+        Parameters
+        ----------
+        weights
+            What tasks are scored under.
+        """
+        items = self.groups if self._loaded is None else self._loaded
+        if not items:
+            return EMStatistics.zero(len(weights.labels), weights.n_states)
+        return run_blocks(
+            self.client, evaluate_group, items, EMStatistics.merge, self.n_classes, weights
+        )
+
+    def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
+        """Count the pairs of workers that share tasks: the same bits whoever counts which group, for integers add up.
+
+        Parameters
+        ----------
+        on_tasks
+            Called with the number of tasks counted so far, but for the last: progress.
+
+        Raises
+        ------
+        MemoryPlanError
+            If the counts do not fit in memory.
+        """
+        sizes = self.n_workers, self.n_classes
+        n_threads = count_threads(self.client)
+        groups = _join_groups(self.groups, n_threads)
+        plan = plan_worker_counts(groups, *sizes, n_threads)
+        if plan.needed > self.memory_limit:
+            # most pairs of a large crowd share no task: see how many may, before it is given up
+            plan = plan_worker_counts(groups, *sizes, n_threads, self.count_label_pairs())
+        plan.check(self.memory_limit)
+        # a thread holds the counts of all that it counts, once
+        shares = [groups[place::n_threads] for place in range(min(n_threads, len(groups)))]
+        if not shares:
+            return WorkerPairCounts.zero(*sizes)
+        n_counted, n_tasks = 0, self.n_tasks
+
+        def add(n: int) -> None:
+            nonlocal n_counted
+            n_counted += n
+            if n_counted < n_tasks:
+                on_tasks(n_counted)
+
+        with listen_to_counts(self.client, add) as topic:
+            return run_blocks(
+                self.client, count_groups, shares, WorkerPairCounts.merge, *sizes, topic
+            )
+
+    def count_label_pairs(self) -> int:
+        """Number of pairs of labels of the same task, in one quick pass over all tasks."""
+        groups = _join_groups(self.groups, count_threads(self.client))
+        sizes = self.n_workers, self.n_classes
+        return sum(map_items(self.client, count_group_label_pairs, groups, *sizes))
+
+    def label(
+        self, model: CrowdModel, folder: Path, on_partition: Callable[[int, int], None]
+    ) -> IntArray:
+        """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
+
+        Parameters
+        ----------
+        model
+            Prior and confusion matrices.
+        folder
+            Existing folder, for a file per partition.
+        on_partition
+            Called with the number of partitions done and in all, each time one is: progress.
+
+        Returns
+        -------
+        Number of labels that each worker gave, int64 of shape (n_workers,).
+        """
+        n_files = len(self.partitions)
+        files = [
+            (str(path), str(folder / f"part-{place:05}.parquet"))
+            for place, path in enumerate(self.partitions)
+        ]
+        counted = map_items(
+            self.client,
+            label_partition,
+            files,
+            self.classes,
+            LogWeights.from_model(model, with_votes=False),
+            on_result=lambda n_done: on_partition(n_done, n_files),
+        )
+        n_labels: IntArray = sum(counted, np.zeros(self.n_workers, np.int64))
+        return n_labels
+
+
+def _join_groups(groups: Groups, n_threads: int) -> Groups:
+    """Put groups together to be counted: a merge takes as long as many labels do, but all threads must work."""
+    n_joined = max(1, min(COUNTING_COARSENESS, len(groups) // n_threads))
+    return [
+        [block for group in groups[start : start + n_joined] for block in group]
+        for start in range(0, len(groups), n_joined)
+    ]

@@ -1,0 +1,224 @@
+"""Confusion matrices of workers from expected counts: shrunk toward their like, by a pseudo-count that is learnt.
+
+Every column of a confusion matrix, the PMF of a worker's labels of tasks of one class, has a Dirichlet prior. Its mean
+is the column that all workers have together, but for how often this worker is right: the labels of tasks of all classes
+say so together, and few of them suffice. How far workers differ otherwise determines the concentration of that prior:
+the pseudo-count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import FloatArray
+from pmflib.errors import SchemaError
+from pmflib.solvers.crowd.annotator_model import (
+    AnnotatorModel,
+    CrowdModel,
+    put_workers_first,
+    put_workers_last,
+)
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """Parameters of the shrinkage. Those marked [drawn] were chosen on drawn logs: see benchmarks/crowd/stress.py.
+
+    Parameters
+    ----------
+    first_pseudo_count
+        Pseudo-count that learning starts from, and the mode of its own prior, a Gamma distribution of shape 2.
+    least_pseudo_count, most_pseudo_count
+        Limits of a pseudo-count that is learnt, in labels: workers who are all alike would make it infinite.
+    pseudo_count_steps
+        Steps of Minka's fixed point in one update: each costs as much as the rest of it, and passes repeat them.
+    skill_variance
+        Prior variance of the workers' skills, how much higher their log odds of being right are than those of all
+        together [drawn].
+    skill_steps
+        Newton steps of a worker's skill in one update, of at most 1 each: the maximum is reached to six digits.
+    pooled_right
+        Pseudo-labels of the right class in every column of the pooled matrix: nobody is worse than chance unseen.
+    pooled_everywhere
+        Pseudo-labels in every cell of the pooled matrix: nothing is ruled out.
+    vote_weight
+        Weight of the votes as evidence of their own, as if of so many more workers, where workers gave few labels
+        [drawn].
+    halving_labels
+        Mean number of labels of a worker at which that weight is halved: the more there are, the more they say by
+        themselves [drawn].
+    scarce_weight
+        What is added to the weight, divided by the mean number of labels of a worker [drawn].
+    """
+
+    first_pseudo_count: float = 4.0
+    least_pseudo_count: float = 0.5
+    most_pseudo_count: float = 100.0
+    pseudo_count_steps: int = 4
+    skill_variance: float = 1.0
+    skill_steps: int = 6
+    pooled_right: float = 0.5
+    pooled_everywhere: float = 0.1
+    vote_weight: float = 0.75
+    halving_labels: float = 300.0
+    scarce_weight: float = 20.0
+
+
+SHRINKAGE = Shrinkage()
+
+
+def update_crowd_model(
+    level_mass: FloatArray,
+    state_mass: FloatArray,
+    annotator_model: AnnotatorModel,
+    pseudo_count: float = SHRINKAGE.first_pseudo_count,
+) -> CrowdModel:
+    """Estimate confusion matrices and the class prior from expected counts: the M-step.
+
+    Parameters
+    ----------
+    level_mass
+        float64 of shape (n_workers * n_classes, n_states): each worker's labels of each class, by posterior state.
+    state_mass
+        float64 of shape (n_states,): tasks by posterior state.
+    annotator_model
+        What is estimated.
+    pseudo_count
+        The one before, where it is learnt.
+
+    Returns
+    -------
+    The crowd model; a worker without labels gets the pooled confusion matrix.
+
+    Raises
+    ------
+    SchemaError
+        If the shapes do not agree.
+
+    Notes
+    -----
+    Time and memory are those of a few passes over ``level_mass``.
+
+    References
+    ----------
+    Dawid, Skene (1979), Applied Statistics 28; Minka (2000), Estimating a Dirichlet distribution, for the fixed point
+    of the pseudo-count; Kim, Ghahramani (2012), Bayesian classifier combination, for the variational weights.
+    """
+    n_states = state_mass.size
+    n_classes, left = divmod(n_states, annotator_model.n_subclasses)
+    if left:
+        raise SchemaError(
+            f"state_mass has {n_states} states; {annotator_model.n_subclasses} subclasses of every class need a "
+            f"multiple of {annotator_model.n_subclasses}"
+        )
+    if level_mass.ndim != 2 or level_mass.shape[1] != n_states or len(level_mass) % n_classes:
+        raise SchemaError(
+            f"level_mass has shape {level_mass.shape}; the {n_states} states of state_mass need "
+            f"(n_workers * {n_classes}, {n_states})"
+        )
+    labels = put_workers_last(level_mass.reshape(-1, n_classes, n_states))
+    vote_weight = _weigh_votes(labels) if annotator_model.votes else 0.0
+    if annotator_model.one_coin:
+        labels = _share_evenly(labels)
+    if annotator_model.pseudo_count is not None:
+        pseudo_count = annotator_model.pseudo_count
+    states = state_mass + (1.0 if pseudo_count else 0.0)
+    mass = labels
+    if pseudo_count:
+        means = _adjust_skills(labels, _pool(labels, annotator_model.one_coin), pseudo_count)
+        if annotator_model.pseudo_count is None:
+            pseudo_count = _learn_pseudo_count(labels, means, pseudo_count)
+        mass = labels + pseudo_count * means
+    return CrowdModel(states, put_workers_first(mass), pseudo_count, annotator_model, vote_weight)
+
+
+def _weigh_votes(labels: FloatArray) -> float:
+    """Weight of the votes: the larger the fewer labels there are of a worker, for workers are then little known.
+
+    It vanishes as labels grow: what workers do is then known without the votes.
+    """
+    given = labels.sum(axis=(0, 1))
+    # masses of posteriors, which add up to numbers of labels but for rounding
+    n_labels = max(round(float(given.sum())), 1)
+    # one over the mean number of labels of those who gave any
+    scarcity = int((given > 0.5).sum()) / n_labels
+    need = (SHRINKAGE.halving_labels * scarcity) ** 2
+    return SHRINKAGE.vote_weight * need / (1.0 + need) + SHRINKAGE.scarce_weight * scarcity
+
+
+def _pool(labels: FloatArray, one_coin: bool) -> FloatArray:
+    """Confusion matrix of all workers together, (n_classes, n_states)."""
+    total = (
+        labels.sum(axis=2)
+        + SHRINKAGE.pooled_everywhere
+        + SHRINKAGE.pooled_right * _mark_right(*labels.shape[:2])
+    )
+    if one_coin:
+        total = _share_evenly(total[:, :, None])[:, :, 0]
+    return np.asarray(total / total.sum(axis=0))
+
+
+def _mark_right(n_classes: int, n_states: int) -> FloatArray:
+    """Where labels are right, (n_classes, n_states): 1, and 0 elsewhere."""
+    return np.tile(np.eye(n_classes), n_states // n_classes)
+
+
+def _share_evenly(labels: FloatArray) -> FloatArray:
+    """Labels as right and wrong alone, every class and every mistake alike."""
+    n_classes = len(labels)
+    right = np.trace(labels)
+    wrong = labels.sum(axis=(0, 1)) - right
+    even = np.empty_like(labels)
+    even[:] = np.maximum(wrong, 0.0) / max(n_classes * (n_classes - 1), 1)
+    diagonal = np.arange(n_classes)
+    even[diagonal, diagonal] = right / n_classes
+    return even
+
+
+def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) -> FloatArray:
+    """Pooled matrix as it is for workers who are right as often as each: (n_classes, n_states, n_workers).
+
+    The odds of being right are those of the pooled matrix times a factor of the worker, the same for all classes, whose
+    logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
+    """
+    from pmflib.kernels.skills import step_skills
+
+    n_classes, n_states, n_workers = labels.shape
+    if n_classes == 1:
+        return np.ones_like(labels)
+    states = np.arange(n_states)
+    named = states % n_classes
+    totals, right = labels.sum(axis=0), labels[named, states]
+    # labels of tasks of one state repeat what the worker's own column says: more of them say no more of the skill
+    worth = (1.0 + pseudo_count) / (totals + pseudo_count)
+    totals *= worth
+    right *= worth
+    wrong = np.where(_mark_right(n_classes, n_states) > 0, 0.0, pooled).sum(axis=0)
+    odds = pooled[named, states] / wrong
+    skills = np.zeros(n_workers)
+    slopes, bends = np.empty_like(skills), np.empty_like(skills)
+    variance = SHRINKAGE.skill_variance
+    for _ in range(SHRINKAGE.skill_steps):
+        step_skills(right, totals, odds, np.exp(skills), variance, slopes, bends, skills)
+    ahead = odds[:, None] * np.exp(skills)
+    missed = 1.0 / (1.0 + ahead)
+    means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
+    means[named, states] = ahead * missed
+    return means
+
+
+def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: float) -> float:
+    """Raise the probability of the labels, given the prior's means, and of the pseudo-count itself, by a few steps."""
+    from pmflib.kernels.digamma import digamma, sum_rises
+
+    limits = SHRINKAGE.least_pseudo_count, SHRINKAGE.most_pseudo_count
+    totals = labels.sum(axis=0)
+    for _ in range(SHRINKAGE.pseudo_count_steps):
+        gained = sum_rises(labels, means, pseudo_count)
+        spent = float((digamma(totals + pseudo_count) - digamma(np.full(1, pseudo_count))).sum())
+        # the pseudo-count's own prior: shape 2, and its mode
+        renewed = (pseudo_count * gained + 1.0) / (spent + 1.0 / SHRINKAGE.first_pseudo_count)
+        pseudo_count = float(np.clip(renewed, *limits))
+    return pseudo_count

@@ -1,0 +1,54 @@
+"""Stage: the workers and labels of a label log."""
+
+from __future__ import annotations
+
+from pmflib.config import PipelineConfig
+from pmflib.crowd.pipeline.census import build_census, load_census, make_label_schema
+from pmflib.ingest import find_sources
+from pmflib.running.clients import check_workers_see
+from pmflib.running.maps import map_items
+from pmflib.store.artefacts import Reference
+from tasks.stage import open_store, open_workers, stage
+from tasks.stage_progress import report
+
+
+@stage(name="census")
+def census(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
+    """List the workers and labels of all sources, and write the schema that makes of them.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its source is laid out long: a sample is a task, a variable a worker, a value a label.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Census of each file, by the file's digest. A file whose census was taken before is not read again.
+
+    Raises
+    ------
+    SchemaError, SourceError
+        If a file cannot be read, or holds no labels.
+    """
+    store = open_store(config)
+    root = str(store.root.resolve())
+    paths = config.source.path
+    found = find_sources(
+        config.resolve(paths) if isinstance(paths, str) else tuple(map(config.resolve, paths))
+    )
+    with open_workers(config, address) as (client, _):
+        check_workers_see(client, root)
+        entries = map_items(
+            client,
+            build_census,
+            found,
+            config.source,
+            root,
+            on_result=lambda done: report("census", done, len(found)),
+        )
+    taken = load_census(store, [entry.reference for entry in entries])
+    schema = make_label_schema(taken, config.source, config.crowd.classes)
+    schema.save(config.resolve(config.schema_.file))
+    return {entry.inputs["source"].digest: entry.reference for entry in entries}

@@ -1,0 +1,94 @@
+"""Stage: the true labels of a label log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.crowd.pass_methods import plan_passes
+from pmflib.crowd.passes import CrowdFit
+from pmflib.crowd.pipeline.census import check_label_schema
+from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_labels
+from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.store.artefacts import Reference
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from tasks.stage_progress import report
+
+VERSION = 9
+
+
+@stage(name="labels")
+def find_labels(
+    config: PipelineConfig,
+    dataset: Reference,
+    crowd_model: Reference | None = None,
+    address: str = "",
+) -> Reference:
+    """Find the true labels of all tasks, and how good the workers are.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its method and tolerance count, and its EM section limits the number of passes.
+    dataset
+        What `ingest` returned.
+    crowd_model
+        What `tasks.crowd_model.crowd_model` returned, where the method begins with pairs of workers.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Reference to a folder with ``labels``, a Parquet file per partition, and ``workers.parquet``.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the parameters and statistics would not fit.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    crowd = config.crowd
+    plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol)
+    method: dict[str, Any] = {"method": crowd.method}
+    inputs, limits = {"dataset": dataset}, {"limits": (plan.max_passes, plan.tol)}
+    if crowd_model is None:
+        options = method | limits | {"annotator_model": asdict(plan.annotator_model)}
+    else:
+        inputs["crowd_model"] = crowd_model
+        method["em"] = crowd.em
+        options = method | (limits if crowd.em else {})
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, limit):
+            labels = StoredLabels(
+                client, store, dataset, schema, n_folds=config.store.folds, memory_limit=limit
+            )
+            fit = fit_stored_labels(
+                labels,
+                plan,
+                start=None if crowd_model is None else store.locate(crowd_model),
+                em=crowd.em,
+                work=work,
+                on_pass=lambda fit: report("passes", fit.n_passes, plan.max_passes, _show(fit)),
+                on_first_pass=lambda fit: report("passes", 0, 1, _show(fit)),
+            )
+            report("passes", fit.n_passes, fit.n_passes)
+            return method | write_labels(labels, fit, folder, partial(report, "labels"))
+
+    entry = build_artefact(
+        store,
+        "labels",
+        inputs=inputs,
+        options={"schema": schema.digest, **options},
+        version=VERSION,
+        write=write,
+    )
+    return entry.reference
+
+
+def _show(fit: CrowdFit) -> str:
+    return f"{fit.moved[-1]:.2g} of the labels moved"

@@ -1,0 +1,65 @@
+"""Stage: counts of the pairs of workers who label the same tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.crowd.pipeline.census import check_label_schema
+from pmflib.crowd.pipeline.fitting import write_pairs
+from pmflib.crowd.pipeline.memory import check_method
+from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.store.artefacts import Reference
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from tasks.stage_progress import report
+
+VERSION = 2
+
+
+@stage(name="pairs")
+def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+    """Count the pairs of labels that workers gave to the same tasks.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its method says what the counts are for.
+    dataset
+        What `ingest` returned.
+    address
+        Dask scheduler of the run; empty starts workers for this stage.
+
+    Returns
+    -------
+    Reference to the counts: every method of co-occurrences begins with the same.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the counts would not fit, or the method cannot take so many workers.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    check_method(config.crowd.method, schema.n_variables, schema[0].cardinality)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, limit):
+            labels = StoredLabels(
+                client, store, dataset, schema, n_folds=config.store.folds, memory_limit=limit
+            )
+            total = labels.n_tasks
+            summary = write_pairs(labels, folder, lambda done: report("pairs", done, total))
+        text = f"{summary['pairs']:,} pairs of {summary['workers']:,} workers"
+        report("pairs", total, total, text)
+        return summary
+
+    entry = build_artefact(
+        store,
+        "worker-pairs",
+        inputs={"dataset": dataset},
+        options={"schema": schema.digest},
+        version=VERSION,
+        write=write,
+    )
+    return entry.reference

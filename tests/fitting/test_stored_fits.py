@@ -1,0 +1,162 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.errors import PmfError
+from pmflib.fitting.starts import StoredCounts
+from pmflib.model import JointPMF
+from pmflib.running import grouping
+from pmflib.store.sample_blocks import iterate_blocks
+from tests.stored_samples import write_partition
+
+
+@pytest.fixture
+def split(codes, truth, tmp_path):
+    """Blocks of two training folds and of one that is held out, and the codes of each."""
+    blocks = write_partition(tmp_path, codes[:900], truth.schema, block_rows=50)
+    parts = [block for block in blocks if block.fold < 2], [b for b in blocks if b.fold == 2]
+    offsets = truth.schema.offsets
+    read = [np.concatenate([b.to_codes(offsets) for b in iterate_blocks(part)]) for part in parts]
+    return [pmf.StoredSamples(part, truth.schema) for part in parts], read
+
+
+def same_fit(one, other):
+    return (
+        one.model.factors.tobytes() == other.model.factors.tobytes()
+        and one.model.prior.tobytes() == other.model.prior.tobytes()
+        and one.loss_history == other.loss_history
+        and one.held_out == other.held_out
+        and one.notes == other.notes
+    )
+
+
+def test_fit_em__stored_samples_give_the_model_of_samples_in_memory(split, truth):
+    (training, held_out), (codes, others) = split
+    options: dict[str, Any] = {"pseudo_count": 0.5, "max_passes": 40, "patience": 3}
+    stored = pmf.fit_em(training, truth, validation=held_out, **options)
+    loaded = pmf.fit_em(codes, truth, validation=others, **options)
+    mixed = pmf.fit_em(training, truth, validation=others, **options)
+    for found in (stored, mixed):
+        np.testing.assert_allclose(found.model.factors, loaded.model.factors, rtol=1e-9)
+        assert found.held_out == pytest.approx(loaded.held_out, rel=1e-12)
+        assert found.log_likelihoods == pytest.approx(loaded.log_likelihoods, rel=1e-12)
+        assert (found.best_pass, found.method) == (loaded.best_pass, "given+em")
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.parametrize("options", [{"pseudo_count": 0.5}, {"members": 2}])
+def test_fit_em__stored_samples_same_bits_on_threads(thread_client, split, monkeypatch, options):
+    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    # large fits alone are worth workers
+    monkeypatch.setattr("pmflib.fitting.recipes.SMALL_WORK", 0)
+    training, held_out = split[0]
+    options |= {"rank": 2, "max_passes": 4}
+    alone = pmf.fit_em(training, validation=held_out, **options)
+    mapped = pmf.fit_em(
+        training.with_client(thread_client),
+        validation=held_out.with_client(thread_client).with_spare(1 << 30),
+        **options,
+    )
+    assert same_fit(alone, mapped)
+
+
+def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_path):
+    training, held_out = split[0]
+    counts = training.count_pairs()
+    start = pmf.fit(counts, 2)
+    counts.save(tmp_path / "pairs")
+    options: dict[str, Any] = {
+        "rank": 2,
+        "validation": held_out,
+        "max_passes": 60,
+        "rng": 5,
+        "pseudo_count": 0.5,
+    }
+    given = pmf.fit_em(
+        training,
+        start_model=start.model,
+        counts=StoredCounts(tmp_path / "pairs"),
+        **options,
+    )
+    assert given.method == f"{start.method}/random+em"
+    # a seed gives stored samples the same starts, be they handed over or not
+    assert same_fit(given, pmf.fit_em(training, start_model=start.model, **options))
+
+
+def test_fit_em__no_stored_samples_to_judge_by_choose_nothing(split, truth):
+    training = split[0][0]
+    nothing = pmf.StoredSamples([], truth.schema)
+    options: dict[str, Any] = {"rank": 2, "start": "random", "max_passes": 2000}
+    result = pmf.fit_em(training, validation=nothing, **options)
+    assert (result.held_out, result.notes) == ((), ())
+    assert result.model.origin["pseudo_count"] == 1.0
+    assert same_fit(result, pmf.fit_em(training, **options))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_fit_em__continues_from_its_checkpoint(split, stored, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(run, state):
+        if (run, state.n_passes) == ("members", 3):
+            raise Stop
+
+    training, held_out = split[0] if stored else split[1]
+    options: dict[str, Any] = {
+        "rank": 2,
+        "members": 2,
+        "validation": held_out,
+        "tol": 0.0,
+        "max_passes": 8,
+    }
+    options["pseudo_count"] = 0.5
+    whole = pmf.fit_em(training, **options)
+    with pytest.raises(Stop):
+        pmf.fit_em(training, checkpoint=tmp_path / "work", on_pass=stop, **options)
+    passes = []
+    resumed = pmf.fit_em(
+        training,
+        checkpoint=tmp_path / "work",
+        on_pass=lambda run, state: passes.append((run, state.n_passes)),
+        **options,
+    )
+    assert passes == [("members", n) for n in range(4, 9)]
+    assert same_fit(resumed, whole)
+
+
+@pytest.mark.parametrize("name", ["start_model", "counts"])
+def test_fit_em__refuses_starts_of_samples_in_memory(codes, truth, name):
+    given = {"start_model": truth, "counts": pmf.count_pairs(codes, truth.schema)}
+    with pytest.raises(PmfError, match="start_model and counts are for stored samples"):
+        pmf.fit_em(codes, rank=2, **{name: given[name]})
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_distil__one_model_near_the_average(split, stored):
+    (training, held_out), (_, others) = split
+    average = pmf.fit_em(training, rank=3, members=3, validation=held_out, pseudo_count=0.5)
+    options: dict[str, Any] = {
+        "validation": held_out if stored else others,
+        "n_samples": 3000,
+        "pseudo_count": 0.5,
+    }
+    result = pmf.distil(average.model, 3, target="v1", **options)
+    assert result.model.rank == 3
+    assert "final" not in result.model.origin
+    assert result.notes[0] == "fitted to 3000 samples drawn from an average of 3 fits"
+    assert "held out: log-likelihood of 'v1' given the other variables" in result.notes
+    plain = pmf.distil(average.model, 3, **options)
+    gap = average.model.log_prob(others).mean() - plain.model.log_prob(others).mean()
+    assert max(plain.held_out) == pytest.approx(plain.model.log_prob(others).mean(), rel=1e-9)
+    assert gap < 0.02
+
+
+def test_distil__same_seed_same_model(truth, codes):
+    options: dict[str, Any] = {"validation": codes[:200], "n_samples": 1000}
+    one, same, other = (pmf.distil(truth, 2, seed=seed, **options) for seed in (1, 1, 2))
+    assert isinstance(one.model, JointPMF)
+    assert same_fit(one, same)
+    assert not np.array_equal(one.model.factors, other.model.factors)
