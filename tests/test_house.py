@@ -20,7 +20,6 @@ SAME_NAME = {
     "demo": "a command, and the log that it draws",
     "memory": "what a part of the library takes, before it runs: one file in each",
     "nnls": "a solver, and its kernel",
-    "progress": "of EM, and of stages",
     "sampling": "a question to a model, and its kernel",
     "score": "a stage, and the flow that schedules it",
     "stored": "the form of a room that reads a store: of EM, and of ranks",

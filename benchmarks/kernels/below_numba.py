@@ -1,13 +1,13 @@
 """What each file of `pmflib/kernels/llvm/` buys over plain numba.
 
-    python benchmarks/below_numba.py
+    python -m benchmarks.kernels.below_numba
 
 One thread, CPU time, medians of rounds in which every way has its turn in one process; results are compared to the bit.
 Plain ways are loops as good as plain numba makes easy: places unsigned, nothing allocated, states inside. Figures of
 this program are in docs/kernels.md, with the rule by which a file is deleted.
 """
 
-# ruff: noqa: E402  threads are limited, and compiled code goes to a folder of its own, before numba loads
+# ruff: noqa: E402  compiled code goes to a folder of its own, before numba loads
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import os
 import tempfile
 
 _FOLDER = tempfile.TemporaryDirectory()
-os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1", NUMBA_CACHE_DIR=_FOLDER.name)
+os.environ["NUMBA_CACHE_DIR"] = _FOLDER.name
 
 import argparse
 import importlib.util
@@ -105,10 +105,10 @@ def compare_planes(rounds: int) -> None:
             add(codes, offsets, table)
             return table
 
-        ways = {
-            "vectors": lambda count=count: count(planes.add_planes),
-            "plain planes": lambda count=count: count(plain.add_planes),
-            "scatter": lambda count=count: count(pair_scatter.add_dense),
+        ways: dict[str, Way] = {
+            "vectors": partial(count, planes.add_planes),
+            "plain planes": partial(count, plain.add_planes),
+            "scatter": partial(count, pair_scatter.add_dense),
         }
         report(f"vectors: count {n_variables} x {size}, {share:.0%} observed", ways, rounds)
 
@@ -233,7 +233,7 @@ def compare_passes(rounds: int) -> None:
 
             return run
 
-        ways = {
+        ways: dict[str, Way] = {
             "vector code": make_pass,
             "plain lanes": make_plain_pass("lanes"),
             "plain combining": make_plain_pass("combining"),
@@ -261,7 +261,7 @@ def compare_lists(rounds: int) -> None:
             with plain_code("combining"):
                 return list_all()
 
-        ways = {"vector code": list_all, "plain combining": list_plainly}
+        ways: dict[str, Way] = {"vector code": list_all, "plain combining": list_plainly}
         report(f"combining: lists of {n_variables} x {size}, {group} at a time", ways, rounds)
 
 
@@ -330,12 +330,10 @@ def compare_tiles(rounds: int) -> None:
             tiles.SHORT_ROW = 8
             return table
 
-        ways = {
-            "tiles": lambda c=count, f=found, o=offsets: c(tiles.add_tiles, *f, o),
-            "rows as they come": lambda c=count, f=found, o=offsets: c(
-                tiles.add_tiles, *f, o, short=0
-            ),
-            "scatter": lambda c=count, f=found: c(pair_scatter.add_sparse, *f),
+        ways: dict[str, Way] = {
+            "tiles": partial(count, tiles.add_tiles, *found, offsets),
+            "rows as they come": partial(count, tiles.add_tiles, *found, offsets, short=0),
+            "scatter": partial(count, pair_scatter.add_sparse, *found),
         }
         report(f"tiles: {n_variables} x 5, {share:.0%} observed", ways, rounds)
 

@@ -1,0 +1,1 @@
+"""Compiled loops: what each part gains."""
