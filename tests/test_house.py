@@ -15,6 +15,7 @@ MAX_TASK_LINES = 120
 
 SAME_NAME = {
     "crowd": "the subject of a stage, of a flow, and of a command",
+    "census": "the names in a file of a label log, and the stage that lists them",
     "score": "a stage and the flow that schedules it",
     "demo": "a command and the log that it draws",
     "checkpoint": "one file for each type of state: of EM, and of a label log",
@@ -59,7 +60,8 @@ RETIRED = [
 ]
 """What to write, what not to, and where; without regard to upper and lower case, classes and constants apart."""
 ALLOWED = re.compile(
-    r"annotator[ _-]models?|annotator_model\w*|test_annotator_model"  # how confusion matrices are parametrised
+    r"annotator[ _-]?models?|annotator_model\w*|test_annotator_model"  # how confusion matrices are parametrised
+    r"|\banswers?\.(?:txt|csv)"  # files of published logs
     r"|Annotator co-occurrence imputation"  # title of a paper
     r"|in\s+turn\b|turns? out\b|\bturns? .* into\b"  # plain English of another sense
     r"|axes\.height|_HEIGHT\b|\bheight in inches",  # of a picture

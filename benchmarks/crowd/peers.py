@@ -28,7 +28,7 @@ CROWD_KIT = (
 """Its methods for labels."""
 
 CROWD_KIT_TASKS = 10_000
-"""crowd-kit works on data frames: fewer tasks tell its time per label."""
+"""crowd-kit works on data frames: fewer tasks suffice to measure its time per label."""
 
 
 def make_frame(tasks: Any, workers: Any, labels: Any) -> Any:

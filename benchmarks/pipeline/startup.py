@@ -71,7 +71,7 @@ CALLS = {
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
-    "annotators": (
+    "crowd model": (
         "from pmflib.solvers.crowd.annotator_model import AnnotatorModel",
         "from pmflib.solvers.crowd.shrinkage import update_crowd_model",
         "update_crowd_model(rng.random((60, 3)), np.ones(3), AnnotatorModel()).take_logs()",

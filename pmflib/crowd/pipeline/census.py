@@ -143,7 +143,7 @@ def make_label_schema(
     Parameters
     ----------
     census
-        Of all files.
+        Names in all files.
     config
         Names the texts that mean "not given".
     classes
@@ -185,7 +185,7 @@ def narrow_schema(schema: Schema, census: Census, config: SourceConfig) -> Schem
     schema
         From `make_label_schema`, of all files.
     census
-        Of this file.
+        Names in this file.
     config
         As for `make_label_schema`.
 
