@@ -14,7 +14,6 @@ SHIPPED = ("pmflib", "tasks", "flows")
 MAX_TASK_LINES = 120
 
 SAME_NAME = {
-    "census": "a subject of label logs, and the stage that takes it",
     "checkpoint": "one file for each type of state: of EM, and of a label log",
     "crowd": "the flow of label logs, and its command",
     "demo": "a command, and the log that it draws",
@@ -22,7 +21,6 @@ SAME_NAME = {
     "nnls": "a solver, and its kernel",
     "sampling": "a question to a model, and its kernel",
     "score": "a stage, and the flow that schedules it",
-    "stored": "the form of a room that reads a store: of EM, and of ranks",
 }
 """Names that several modules may share, and why."""
 

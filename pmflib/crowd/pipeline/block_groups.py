@@ -88,10 +88,10 @@ def evaluate_group(
     group: Sequence[BlockReference] | Sequence[VotedBlock], n_classes: int, weights: LogWeights
 ) -> EMStatistics:
     """Sufficient statistics of a group, loaded or not."""
-    read = [item for item in group if isinstance(item, BlockReference)]
-    blocks = [item for item in group if isinstance(item, VotedBlock)]
-    if read:
-        blocks = load_voted(read, len(weights.labels) // n_classes, n_classes)
+    references = [block for block in group if isinstance(block, BlockReference)]
+    blocks = [block for block in group if isinstance(block, VotedBlock)]
+    if references:
+        blocks = load_voted(references, len(weights.labels) // n_classes, n_classes)
     return evaluate_blocks(blocks, weights)
 
 

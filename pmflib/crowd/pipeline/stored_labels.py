@@ -120,11 +120,11 @@ class StoredLabels:
         weights
             What tasks are scored under.
         """
-        items = self.groups if self._loaded is None else self._loaded
-        if not items:
+        groups = self.groups if self._loaded is None else self._loaded
+        if not groups:
             return EMStatistics.zero(len(weights.labels), weights.n_states)
         return run_blocks(
-            self.client, evaluate_group, items, EMStatistics.merge, self.n_classes, weights
+            self.client, evaluate_group, groups, EMStatistics.merge, self.n_classes, weights
         )
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
