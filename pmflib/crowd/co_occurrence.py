@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.crowd.e_step import Judge
+from pmflib.em.samples import Judge
 from pmflib.methods import CROWD_METHODS
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.class_matching import Order, read_confusion
@@ -36,7 +36,7 @@ class CoOccurrences:
 
     pairs: WorkerPairs
     n_labels: IntArray
-    judge: Judge
+    judge: Judge[CrowdModel]
     rng: np.random.Generator
     order: Order = "joint"
 
@@ -79,7 +79,7 @@ def fit_worker_pairs(
     n_labels: IntArray,
     method: str,
     *,
-    judge: Judge,
+    judge: Judge[CrowdModel],
     rng: np.random.Generator,
     order: Order = "joint",
 ) -> CrowdModel:

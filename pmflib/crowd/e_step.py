@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from pmflib.arrays import FloatArray
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.votes import VotedBlock, add_votes, share_votes, weigh_votes
+from pmflib.em.samples import Evaluate, Judge
 from pmflib.em.statistics import EMStatistics, em_statistics
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
@@ -67,14 +67,7 @@ class LogWeights:
         return self.states.nbytes + self.labels.nbytes + self.votes.nbytes
 
 
-Evaluate: TypeAlias = Callable[[LogWeights], EMStatistics]
-"""Sufficient statistics of all tasks, in memory or as a map over partitions."""
-
-Judge: TypeAlias = Callable[[CrowdModel], float]
-"""Log-likelihood of all labels under a crowd model, nats."""
-
-
-def make_judge(evaluate: Evaluate) -> Judge:
+def make_judge(evaluate: Evaluate[LogWeights]) -> Judge[CrowdModel]:
     """Judge crowd models by the statistics of all tasks: a pass each time."""
     return lambda model: evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
 

@@ -16,8 +16,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from pmflib.arrays import FloatArray
-from pmflib.crowd.e_step import Evaluate
+from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
+from pmflib.em.samples import Evaluate
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 
@@ -60,7 +61,7 @@ class Checkpoints(Protocol):
 
 
 def find_likeliest_start(
-    evaluate: Evaluate,
+    evaluate: Evaluate[LogWeights],
     model: CrowdModel,
     rng: np.random.Generator,
     *,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.crowd.e_step import Evaluate, LogWeights
+from pmflib.crowd.e_step import LogWeights
 from pmflib.em.driver import run_em
+from pmflib.em.samples import Evaluate
 from pmflib.em.statistics import EMStatistics
 from pmflib.errors import PmfError
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel, split_subclasses
@@ -72,7 +73,7 @@ class CrowdFit:
 
 
 def start_from_votes(
-    evaluate: Evaluate, n_workers: int, n_classes: int, annotator_model: AnnotatorModel
+    evaluate: Evaluate[LogWeights], n_workers: int, n_classes: int, annotator_model: AnnotatorModel
 ) -> CrowdFit:
     """Estimate a crowd model from the shares of the votes, and stand before the first pass.
 
@@ -96,7 +97,7 @@ def start_from_votes(
 
 
 def run_passes(
-    evaluate: Evaluate,
+    evaluate: Evaluate[LogWeights],
     start: CrowdFit,
     *,
     max_passes: int = MAX_PASSES,

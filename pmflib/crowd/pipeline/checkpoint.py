@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.crowd.e_step import Judge
 from pmflib.crowd.passes import CrowdFit
+from pmflib.em.samples import Judge
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
@@ -76,7 +76,9 @@ class RunFiles:
         return self.folder / f"start-{run}.npz"
 
 
-def remember_log_likelihoods(judge: Judge, path: Path, on_judged: Callable[[int], None]) -> Judge:
+def remember_log_likelihoods(
+    judge: Judge[CrowdModel], path: Path, on_judged: Callable[[int], None]
+) -> Judge[CrowdModel]:
     """Make a judge keep what it finds in a file, and give back what is there, in the order of the calls.
 
     Parameters
