@@ -3,8 +3,10 @@ import pytest
 
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
+from pmflib.crowd.pass_methods import PassPlan
 from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.methods import CROWD_METHODS, Method
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from tests.crowd.label_logs import draw_log, read_real_log
 
 
@@ -182,3 +184,29 @@ def test_fit_crowd_model__goes_on_from_a_start():
     _, posterior = fit_crowd_model(log, earlier.model, max_passes=4, tol=0)
     assert whole.n_passes == 10
     np.testing.assert_array_equal(posterior, expected)
+
+
+def plan_toy(max_passes, tol):
+    """Passes as a user would add them: a module with one function, and one entry of the table."""
+    return PassPlan(AnnotatorModel(pseudo_count=50.0, one_coin=True), min(max_passes, 3), 0.0)
+
+
+def fit_toy(data):
+    """Everybody is right nine times of ten."""
+    n_classes = data.pairs.n_classes
+    one = 0.9 * np.eye(n_classes) + 0.1 / n_classes
+    confusion = np.tile(one, (data.pairs.n_workers, 1, 1))
+    return CrowdModel.from_probabilities(np.ones(n_classes), confusion)
+
+
+def test_aggregate__a_new_method_is_one_entry_and_one_function(monkeypatch):
+    for family, function in (("passes", plan_toy), ("pairs", fit_toy)):
+        entry = Method(f"toy {family}", family, f"{__name__}:{function.__name__}", "a toy")
+        monkeypatch.setitem(CROWD_METHODS, entry.name, entry)
+    log, truth = draw_log(
+        np.random.default_rng(0), n_tasks=100, n_workers=9, n_classes=3, n_labels=5
+    )
+    assert aggregate(log, "toy passes").n_passes == 3
+    alike = aggregate(log, "toy pairs", em=False)
+    np.testing.assert_allclose(alike.accuracy, 0.9 + 0.1 / 3)
+    assert count_wrong(alike, truth) <= count_wrong(aggregate(log, "majority"), truth)
