@@ -70,7 +70,7 @@ CALLS = {
         "model = planted_factors([5] * 30, 4, rng)",
         "sample_codes(*model, offsets, 9, rng)",
     ),
-    "annotators": (
+    "annotator model": (
         "from pmflib.solvers.crowd.annotator_model import Rule, update_annotators",
         "update_annotators(rng.random((60, 3)), np.ones(3), Rule()).take_logs()",
     ),

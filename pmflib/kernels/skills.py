@@ -1,4 +1,4 @@
-"""How much better or worse annotators are than all together: Newton's steps for all of them at once."""
+"""How much better or worse workers are than all together: Newton's steps for all of them at once."""
 
 from pmflib.kernels.em_segments import OUTER
 from pmflib.kernels.llvm.saved_code import compile_kernel
@@ -8,12 +8,12 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 def step_skills(right, totals, odds, factors, spread, slopes, bends, skills):  # type: ignore[no-untyped-def]
     """Step toward the most probable skills, by at most 1.
 
-    right and totals: float64 (n_classes, n_annotators), answers by true class, those that are right and all. odds:
-    (n_classes,), of being right, for a skill of 0; a skill multiplies them by its factor (n_annotators,), its
-    exponential. spread: variance of the skills. slopes and bends: (n_annotators,), overwritten. skills:
-    (n_annotators,), changed.
+    right and totals: float64 (n_classes, n_workers), labels by true class, those that are right and all. odds:
+    (n_classes,), of being right, for a skill of 0; a skill multiplies them by its factor (n_workers,), its
+    exponential. spread: variance of the skills. slopes and bends: (n_workers,), overwritten. skills:
+    (n_workers,), changed.
     """
-    # classes outside: loops over annotators become vectors
+    # classes outside: loops over workers become vectors
     for i in range(skills.size):
         slopes[i] = -skills[i] / spread
         bends[i] = 1.0 / spread
