@@ -3,7 +3,7 @@
     python -m benchmarks.counting.pairs --json counting.json  # all settings, all peers that are installed
     python -m benchmarks.counting.pairs --short  # a minute; fails below half a target
 
-One thread, process CPU time, peers and pmflib taking turns in one process, medians. Blocks are those of the
+One thread, process CPU time, peers and pmflib alternately in one process, medians. Blocks are those of the
 pipeline, and kernels are compiled before. X marks a time extrapolated from fewer rows or pairs. The limit is one
 reading of the data and AND + number of ones for each pair of levels, at the speeds measured in the same run;
 "reduced" is the limit of the products that are left when the last level of complete variables is derived.
@@ -150,7 +150,7 @@ def run_setting(
     sparse: bool,
     rounds: int,
 ) -> Result:
-    """Take turns with all peers, check that tables agree, and collect the times."""
+    """Count alternately with all peers, check that tables agree, and collect the times."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     blocks = split_blocks(codes, offsets, sparse)
     ours = build_ours(blocks, offsets)
@@ -172,10 +172,10 @@ def run_setting(
         found = runs[peer.name][0]()
         if found is not None and factor == 1 and not np.array_equal(found, expected):
             raise RuntimeError(f"{peer.name} counts otherwise in {name}")
-    for turn in range(rounds):
+    for n_done in range(rounds):
         for label, (run, factor) in runs.items():
             seconds = sum(result.times.get(label, [])) / factor / 1e3
-            if turn < 2 or seconds < 10:
+            if n_done < 2 or seconds < 10:
                 result.times.setdefault(label, []).append(measure(run) * factor)
             result.times.setdefault("pmflib", []).append(measure(ours))
     own = statistics.median(result.times["pmflib"])
@@ -198,7 +198,7 @@ def add_limits(
 
 
 def print_result(result: Result) -> None:
-    """Print a line for each peer, with its ratio and how that stands to the target."""
+    """Print a line for each peer, with its ratio and its share of the target."""
     own = statistics.median(result.times["pmflib"])
     quarters = np.percentile(result.times["pmflib"], [25, 75])
     print(

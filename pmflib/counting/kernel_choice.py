@@ -120,8 +120,8 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
     table = float(work.n_levels) ** 2
     visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
     sweep = 2 * table * sweeps
-    look = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
-    costs: dict[Method, float] = {"scatter": work.n_rows * (look + visit * work.n_pairs)}
+    read = 5 + 2 * work.n_held if work.sparse else 1.5 * work.n_variables
+    costs: dict[Method, float] = {"scatter": work.n_rows * (read + visit * work.n_pairs)}
     n_groups = 1 + work.n_levels // 1024
     tiles = 8 + (0.7 + 0.3 * n_groups) * work.n_pairs
     if work.sparse:

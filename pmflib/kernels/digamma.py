@@ -1,8 +1,8 @@
 """The digamma function of many numbers, and how much it rises between two: a few nanoseconds each.
 
-It is the logarithm of a number further on, less what falls short: NumPy takes logarithms in vectors of its own, and
-what falls short is a rational function, in loops that numba turns into vectors. Nothing is added up here, so the bits
-do not depend on the length of a vector.
+It is the logarithm of a larger number less a shortfall: NumPy takes logarithms in vectors of its own, and the shortfall
+is a rational function, in loops that numba vectorises. Nothing is added up here, so the bits do not depend on the
+length of a vector.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from pmflib.kernels.em_segments import INNER, OUTER
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 FURTHER = 7.5
-"""How much further on the logarithm is taken: eight steps of the recurrence, less a half that makes the series even."""
+"""How much larger the number in the logarithm is: eight steps of the recurrence, less a half for an even series."""
 PIECE = 1 << 14
 """Numbers worked on at a time: they stay in a near cache."""
 
@@ -37,14 +37,17 @@ def _fall_short(x):  # type: ignore[no-untyped-def]
 
 @compile_kernel(**OUTER)
 def fill_shortfalls(values, out):  # type: ignore[no-untyped-def]
-    """What falls short, for values (n,) above 0."""
+    """Fill out (n,) with log(x + 7.5) - digamma(x) for values x (n,), float64, above 0."""
     for i in range(values.size):
         out[i] = _fall_short(values[i])[0]
 
 
 @compile_kernel(**OUTER)
 def fill_rises(values, shares, scale, ratios, out):  # type: ignore[no-untyped-def]
-    """Between ``scale * shares`` and as much more as the values: ratios of what is further on, and the other part."""
+    """Fill what `sum_rises` adds up, for each of (n,) pairs of numbers, ``scale * shares`` and that plus ``values``.
+
+    ratios: of the larger numbers in the logarithms. out: difference of the shortfalls. All are float64.
+    """
     for i in range(values.size):
         low = scale * shares[i]
         high = values[i] + low

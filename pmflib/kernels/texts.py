@@ -1,4 +1,4 @@
-"""Hashing texts that stand end to end in one buffer."""
+"""Hashes of texts that lie end to end in one buffer."""
 
 from __future__ import annotations
 

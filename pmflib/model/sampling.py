@@ -1,4 +1,4 @@
-"""Draw samples from a model: dense rows with gaps, or a few listed answers per row."""
+"""Draw samples from a model: dense rows with gaps, or a few listed cells per row."""
 
 from itertools import pairwise
 
@@ -8,7 +8,9 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError, RankError, SchemaError
 
 CHUNK_ENTRIES = 1 << 20
+"""Uniform numbers drawn at a time: 8 MiB."""
 SUM_TOLERANCE = 1e-6
+"""Most that a sum of probabilities may miss 1 by."""
 
 
 def check_model(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> None:
@@ -211,7 +213,7 @@ def sample_answers(
 def choose_variables(
     popularity: FloatArray, row_starts: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Choose which variables each row answers: by popularity, none twice in a row.
+    """Choose which variables are observed in each row: by popularity, none twice in a row.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ def choose_variables(
     Raises
     ------
     SchemaError
-        If a weight is not positive or a row asks for more variables than there are.
+        If a weight is not positive or a row has more variables than there are.
     """
     from pmflib.kernels.sampling import choose_by_weight
 
@@ -237,7 +239,7 @@ def choose_variables(
         raise SchemaError(f"popularity has the entry {popularity.min()}: weights must be positive")
     longest = int(np.diff(row_starts).max(initial=0))
     if longest > popularity.size:
-        raise SchemaError(f"a row asks for {longest} of {popularity.size} variables: ask for fewer")
+        raise SchemaError(f"a row has {longest} of {popularity.size} variables: make it shorter")
     chosen = np.empty(row_starts[-1], np.int64)
     choose_by_weight(rng, popularity, row_starts, chosen)
     return chosen

@@ -172,7 +172,7 @@ def test_choose_variables__pairs_follow_successive_draws(first):
 
 def test_choose_variables__refuses_what_cannot_be_chosen():
     rng = np.random.default_rng(0)
-    with pytest.raises(SchemaError, match="asks for 3 of 2 variables"):
+    with pytest.raises(SchemaError, match="a row has 3 of 2 variables"):
         choose_variables(np.ones(2), np.array([0, 3]), rng)
     with pytest.raises(SchemaError, match="weights must be positive"):
         choose_variables(np.array([1.0, 0.0]), np.array([0, 1]), rng)

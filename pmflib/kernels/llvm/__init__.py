@@ -1,1 +1,1 @@
-"""What reaches below plain numba."""
+"""What reaches below plain numba: see docs/kernels.md."""

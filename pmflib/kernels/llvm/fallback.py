@@ -1,4 +1,4 @@
-"""Plain numba where vector code is not wanted, or fails under the numba installed."""
+"""Whether vector code may be used: not where it is not wanted, or fails under the numba installed."""
 
 import os
 import warnings

@@ -1,7 +1,7 @@
 """Rows of a table multiplied together, and rows added to many, in vector registers.
 
-The loops over latent states are a handful of vectors long, and numba's compiler turns loops of that kind into scalar
-code or into memory traffic. Here they are written as LLVM vectors of fixed length that stay in registers across the
+The loops over latent states are a handful of vectors long, and numba's compiler makes scalar code or memory traffic of
+such loops. Here they are written as LLVM vectors of fixed length that stay in registers across the
 rows of the table. LLVM splits the vectors as the machine needs, so the same code runs with AVX-512, AVX2, SSE2 and
 NEON, to the same bits: nothing is reordered or contracted.
 """

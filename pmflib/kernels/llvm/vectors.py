@@ -1,6 +1,6 @@
 """Bit planes in LLVM's own language: codes transposed and compared, planes multiplied.
 
-LLVM knows vectors of any length and turns them into what the processor has: AVX-512 takes 64 codes in an
+LLVM knows vectors of any length and splits them into what the processor has: AVX-512 takes 64 codes in an
 instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; the one LLVM function called is
 ``llvm.ctpop`` (number of ones), which has an expansion everywhere. Numba's own loops are slower, because it caps
 vectors at 256 bits and keeps counting results in memory.
