@@ -8,9 +8,9 @@ from typing import Literal
 
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import SamplesInMemory
+from pmflib.fitting.candidates import Options
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.recipes import Options
 from pmflib.model import JointPMF
 
 DRAWN_SAMPLES = 100_000

@@ -19,8 +19,9 @@ from pmflib.em.members import Runs
 from pmflib.em.samples import Samples
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.fitting.candidates import Options, Recipe, is_plenty
 from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.recipes import Options, Recipe, fit_options, follow_recipe, is_plenty
+from pmflib.fitting.recipes import fit_options, follow_recipe
 from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF

@@ -11,9 +11,9 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
+from pmflib.fitting.candidates import Options
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.recipes import Options
 from pmflib.fitting.starts import StoredCounts
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF

@@ -1,10 +1,9 @@
-"""How to fit by EM: start, pseudo-count and number of passes, chosen on held-out samples."""
+"""Recipes of a fit by EM: found by comparing candidates on held-out samples, and followed on other samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,132 +11,16 @@ from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
-from pmflib.methods import MEMBER_START_METHODS
+from pmflib.fitting.candidates import N_STARTS, Options, Recipe
 from pmflib.selection.comparison import Comparison, compare
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
-
-N_STARTS = 8
-"""Starts of a small fit, which are run until they have converged, and whose mean is a candidate."""
-
-SMALL_WORK = 4_000_000
-"""Observed cells times rank up to which a fit is small."""
-
-PLENTY = 1000
-"""Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
-
-START_METHODS = ("auto", "random")
-"""Methods of `fit` whose starts "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
 
 FALLEN = 1e-4
 """Share of the best held-out log-likelihood by which the last pass must be below it to be worse."""
 
 MakeStarts = Callable[[str, int], list[Parameters]]
 """Gives models to start from, by the start method and their number."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to fit; enough to do it again on other samples.
-
-    Parameters
-    ----------
-    starts
-        Start method, and number of starts, of each model that runs.
-    pseudo_count
-        Mean pseudo-count per level and state.
-    passes
-        Number of passes; None is until the objective has converged.
-    combination
-        What is made of several runs: their "average" as one model of summed rank, the "mean" of their parameters, or
-        the "best" of them by the objective.
-    notes
-        What was compared, one sentence each.
-    score
-        Held-out log-likelihood of the model that it led to, nats per sample; None where nothing was held out.
-    comparisons
-        What was compared, with all scores.
-    """
-
-    starts: tuple[tuple[str, int], ...]
-    pseudo_count: float
-    passes: int | None = None
-    combination: str = "average"
-    notes: tuple[str, ...] = ()
-    score: float | None = None
-    comparisons: tuple[Comparison, ...] = ()
-
-    @property
-    def n_models(self) -> int:
-        """Number of models that run side by side."""
-        return sum(number for _, number in self.starts)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether EM would take the model apart."""
-        return self.combination == "average" and self.n_models > 1
-
-
-@dataclass(frozen=True)
-class Options:
-    """Candidates that a fit chooses from.
-
-    Parameters
-    ----------
-    start_methods
-        Start methods to compare, at least one; the first is the one that pseudo-counts are compared from.
-    pseudo_counts
-        Mean pseudo-counts per level and state to compare, rising, at least one.
-    members
-        Number of models to average; 1 is a single model.
-    small
-        Whether to run `N_STARTS` starts until they have converged, and to compare the mean of their parameters with the
-        best of them; else runs stop early, at the pass that is best on the held-out samples.
-    """
-
-    start_methods: tuple[str, ...]
-    pseudo_counts: tuple[float, ...] = FIT_SAMPLES
-    members: int = 1
-    small: bool = False
-
-    @classmethod
-    def make(
-        cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
-    ) -> Options:
-        """List what a start method and a pseudo-count leave open, where they may be "auto"."""
-        methods: tuple[str, ...] = (start,)
-        if start == "auto" and rank > 1:
-            methods = MEMBER_START_METHODS if members > 1 else START_METHODS
-        return cls(methods, FIT_SAMPLES if pseudo_count == "auto" else (pseudo_count,), members)
-
-    def fit_to(self, n_observed: int, rank: int) -> Options:
-        """Run several starts where the samples, of so many observed cells, are few enough."""
-        small = (
-            len(self.start_methods) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
-        )
-        return replace(self, small=small)
-
-    @property
-    def n_models(self) -> int:
-        """Models that run side by side at most."""
-        return N_STARTS if self.small else self.members
-
-    @property
-    def is_open(self) -> bool:
-        """Whether held-out samples could decide anything."""
-        return len(self.start_methods) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
-
-    def settle(self) -> Recipe:
-        """Give the recipe to follow without held-out samples."""
-        pseudo_count = (
-            self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
-        )
-        return Recipe(((self.start_methods[0], self.members),), pseudo_count)
-
-
-def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:
-    """Whether there are so many samples that nothing is left to choose."""
-    return n_observed >= PLENTY * n_levels * rank
 
 
 def fit_options(

@@ -20,7 +20,7 @@ from pmflib.errors import PmfError, RankError
 from pmflib.fitting.rounds import deal_rounds
 from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.folds import RankFold
-from pmflib.ranks.search import RankSearch, make_ladder
+from pmflib.ranks.pair_search import RankSearch, make_ladder
 from pmflib.schema import Schema
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 

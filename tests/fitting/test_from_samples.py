@@ -171,7 +171,7 @@ def test_fit_em__few_samples_hold_nothing_out(codes):
 
 
 def test_fit_em__plenty_of_samples_leave_nothing_to_choose(codes, monkeypatch):
-    monkeypatch.setattr("pmflib.fitting.recipes.PLENTY", 1)
+    monkeypatch.setattr("pmflib.fitting.candidates.PLENTY", 1)
     result = pmf.fit_em(codes, rank=2, max_passes=2000)
     assert any("observed cells leave nothing to choose" in note for note in result.notes)
 

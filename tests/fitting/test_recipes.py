@@ -5,14 +5,8 @@ import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import Runs
-from pmflib.fitting.recipes import (
-    Options,
-    Recipe,
-    _climb,
-    find_recipe,
-    fit_options,
-    follow_recipe,
-)
+from pmflib.fitting.candidates import Options, Recipe
+from pmflib.fitting.recipes import _climb, find_recipe, fit_options, follow_recipe
 from pmflib.fitting.starts import Starts
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from tests.reference import make_model

@@ -50,7 +50,7 @@ def test_fit_em__stored_samples_give_the_model_of_samples_in_memory(split, truth
 def test_fit_em__stored_samples_same_bits_on_threads(thread_client, split, monkeypatch, options):
     monkeypatch.setattr(grouping, "MIN_GROUP", 1)
     # large fits alone are worth workers
-    monkeypatch.setattr("pmflib.fitting.recipes.SMALL_WORK", 0)
+    monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
     training, held_out = split[0]
     options |= {"rank": 2, "max_passes": 4}
     alone = pmf.fit_em(training, validation=held_out, **options)

@@ -11,7 +11,7 @@ from pmflib.model.sampling import sample_codes
 from pmflib.ranks import by_pairs
 from pmflib.ranks.by_pairs import select_rank
 from pmflib.ranks.folds import RankFold, RankJob, fit_rank
-from pmflib.ranks.search import make_ladder
+from pmflib.ranks.pair_search import make_ladder
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 from pmflib.synthetic.planted_models import published_factors
 

@@ -170,7 +170,7 @@ def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
 
 def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("pmflib.fitting.recipes.SMALL_WORK", 0)
+    monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
     long = change(config, em={"max_passes": 30})
     notes = summary_of(config, refine_again(long, stages, workers))["notes"]
     assert "1: -" in notes[0]
