@@ -83,6 +83,6 @@ def _split(log: Log, score: Callable[[np.ndarray], np.ndarray]) -> Found:
     first = np.full(log.n_tasks, log.n_classes - 1)
     for label in range(log.n_classes - 2, -1, -1):
         signs = np.where(labels > label, 1.0, -1.0)
-        labels = scipy.sparse.coo_matrix((signs, (tasks, workers)), shape=shape).toarray()
-        first[score(labels) < 0] = label
+        signed = scipy.sparse.coo_matrix((signs, (tasks, workers)), shape=shape).toarray()
+        first[score(signed) < 0] = label
     return Found(np.eye(log.n_classes)[first])
