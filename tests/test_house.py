@@ -199,3 +199,11 @@ def test_benchmarks_can_be_imported_as_far_as_their_peers_are_here():
         "            raise\n"
     )
     subprocess.run([sys.executable, "-c", code, *modules], cwd=ROOT, check=True)
+
+
+def test_contributing_names_where_things_are():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `([\w/]+\.py)` \| `(\w+)` \|$", text, re.MULTILINE)
+    assert len(rows) == 20
+    for path, name in rows:
+        assert re.search(rf"\b{name}\b", (ROOT / path).read_text("utf-8")), f"{name} in {path}"
