@@ -11,7 +11,6 @@ from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import load_singles
 from pmflib.model import JointPMF
-from pmflib.model.evaluation import split_folds
 from pmflib.model.stored_evaluation import evaluate_stored
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -45,9 +44,7 @@ def evaluate(
     Reference to the scores; the entry's summary holds their means.
     """
     store = open_store(config)
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
+    folds = config.fold_split
     report("evaluate", 0, 1)
     entry = build_artefact(
         store,
@@ -69,9 +66,7 @@ def _write(
     folder: Path,
 ) -> Mapping[str, Any]:
     dataset, counts, reference = inputs
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
+    folds = config.fold_split
     model = JointPMF.load(store.locate(reference) / "model")
     singles = load_singles(store.locate(counts) / "pairs", folds=folds.train)
     with open_workers(config, address) as (client, _):

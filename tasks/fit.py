@@ -12,7 +12,6 @@ from pmflib.counting.pair_counts import load_shape
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.fitting.auto_method import group_folds
 from pmflib.fitting.from_pairs import fit as fit_counts
-from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, stage
 from tasks.stage_progress import report
@@ -46,9 +45,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         If the method is spa or symnmf and the counts cannot carry the rank.
     """
     store = open_store(config)
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
+    folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         path = store.locate(counts) / "pairs"

@@ -16,7 +16,6 @@ from pmflib.fitting.em_fit import summarise_fit
 from pmflib.fitting.from_samples import fit_em, plan_fit_em
 from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
-from pmflib.model.evaluation import split_folds
 from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
@@ -54,9 +53,7 @@ def refine(
         If the parameters and statistics would not fit.
     """
     store, em = open_store(config), config.em
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
+    folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")

@@ -11,7 +11,6 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
-from pmflib.model.evaluation import split_folds
 from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
@@ -52,9 +51,7 @@ def select(
         If the training folds have too few pairs to fit some and hold out others.
     """
     store = open_store(config)
-    folds = split_folds(
-        config.store.folds, config.evaluate.validation_folds, config.evaluate.test_folds
-    )
+    folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, _):

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from pmflib.config.fold_split import FoldSplit, split_folds
 from pmflib.errors import ConfigError
 from pmflib.methods import (
     CROWD_METHODS,
@@ -301,6 +302,12 @@ class PipelineConfig(_Section):
         """Paths of the raw files as seen from the configuration file."""
         paths = self.source.path
         return tuple(map(self.resolve, (paths,) if isinstance(paths, str) else paths))
+
+    @property
+    def fold_split(self) -> FoldSplit:
+        """Folds of the store: which train, which choose, which judge."""
+        held_out = self.evaluate.validation_folds, self.evaluate.test_folds
+        return split_folds(self.store.folds, *held_out)
 
 
 def load_config(path: str | Path) -> PipelineConfig:

@@ -9,7 +9,6 @@ from pmflib.model.evaluation import (
     HeldOutScores,
     choose_hidden,
     score_hidden,
-    split_folds,
 )
 from pmflib.schema import Schema, Variable
 from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
@@ -116,9 +115,3 @@ def test_choose_hidden__share_of_the_observed_cells():
     assert abs(hidden.sum() - 0.2 * n) < 6 * np.sqrt(n * 0.2 * 0.8)
     assert not choose_hidden(codes, rows, 0.0, 0).any()
     assert np.array_equal(choose_hidden(codes, rows, 1.0, 0), observed)
-
-
-def test_split_folds__last_ones_test():
-    split = split_folds(6, 1, 2)
-    assert (split.train, split.validation, split.test) == ((0, 1, 2), (3,), (4, 5))
-    assert split_folds(3, 0, 0).train == (0, 1, 2)
