@@ -39,7 +39,7 @@ offsets = np.arange(31) * 5
 block, table = DenseBlock(codes), np.zeros((150, 150), np.int64)
 sparse = block.to_sparse(offsets)
 """
-CALLS = {
+CALLS: dict[str, tuple[str, str]] = {
     "scatter": (
         "from pmflib.kernels.pair_scatter import add_dense",
         "add_dense(codes, offsets, table)",
@@ -72,7 +72,7 @@ CALLS = {
         "sample_codes(*model, offsets, 9, rng)",
     ),
     "crowd model": (
-        "from pmflib.solvers.crowd.annotator_model import AnnotatorModel",
+        "from pmflib.solvers.crowd.annotator_model import AnnotatorModel;"
         "from pmflib.solvers.crowd.shrinkage import update_crowd_model",
         "update_crowd_model(rng.random((60, 3)), np.ones(3), AnnotatorModel()).take_logs()",
     ),
