@@ -46,13 +46,12 @@ def test_fit_em__stored_samples_give_the_model_of_samples_in_memory(split, truth
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
-@pytest.mark.parametrize("options", [{"pseudo_count": 0.5}, {"members": 2}])
-def test_fit_em__stored_samples_same_bits_on_threads(thread_client, split, monkeypatch, options):
+def test_fit_em__stored_samples_same_bits_on_threads(thread_client, split, monkeypatch):
     monkeypatch.setattr(grouping, "MIN_GROUP", 1)
     # large fits alone are worth workers
     monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
     training, held_out = split[0]
-    options |= {"rank": 2, "max_passes": 4}
+    options: dict[str, Any] = {"rank": 2, "members": 2, "max_passes": 4}
     alone = pmf.fit_em(training, validation=held_out, **options)
     mapped = pmf.fit_em(
         training.with_client(thread_client),
