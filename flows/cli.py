@@ -1,7 +1,8 @@
 """The command ``pmf``.
 
 Exit codes: 0 done; 1 a defect of ours, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit:
-source or schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 130 interrupted.
+source or schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 6 held back by a guard
+of quality; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pmflib.errors import (
     ConfigError,
     MemoryPlanError,
     PmfError,
+    QualityError,
     RankError,
     SchemaError,
     SourceError,
@@ -31,7 +33,7 @@ app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs.",
     epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
     "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
-    "130 interrupted.",
+    "6 held back by quality, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,6 +48,7 @@ EXIT_CODES: dict[type[PmfError], int] = {
     SchemaError: 3,
     StoreError: 4,
     MemoryPlanError: 5,
+    QualityError: 6,
 }
 """Exit code of the command by the class of the error."""
 

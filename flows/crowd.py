@@ -7,13 +7,15 @@ from typing import Any
 from prefect import flow
 
 from flows.etl import name_run
+from flows.recording import record_run
 from pmflib.config import load_config
 from pmflib.running.clients import start_workers
 from tasks.census import census
 from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
 from tasks.labels import find_labels
-from tasks.publish_labels import publish_labels
+from tasks.publish_labels import locate_labels, publish_labels
+from tasks.stage import open_store
 from tasks.worker_pairs import worker_pairs
 
 
@@ -32,13 +34,16 @@ def crowd_flow(config: str) -> dict[str, Any]:
     Facts for people: where labels and workers are, what was found, rows read and set aside.
     """
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with record_run(checked, "labels") as run, start_workers(checked.cluster) as address:
+        stages = run.stages
         censuses = census(checked, address)
-        stages = {"dataset": ingest(checked, address, censuses)}
+        stages["dataset"] = ingest(checked, address, censuses)
         if checked.crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
             stages["crowd_model"] = crowd_model(checked, **stages, address=address)
         stages["labels"] = find_labels(
             checked, stages["dataset"], stages.get("crowd_model"), address
         )
-    return publish_labels(checked, stages)
+        run.facts |= publish_labels(checked, stages)
+        run.outcome, run.reason = "done", f"labels of {run.facts['tasks']:,} tasks"
+    return run.facts | locate_labels(open_store(checked), run.stages)

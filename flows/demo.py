@@ -9,7 +9,7 @@ from flows.etl import etl
 from pmflib.config import load_config, make_source
 from pmflib.config.draft import draft_config
 from pmflib.model import JointPMF
-from pmflib.store.run_records import read_run
+from pmflib.store.run_records import find_live
 from pmflib.synthetic.demo import RANK, compare_with_truth, write_demo_log
 from tasks.stage import open_store
 from tasks.stage_progress import report
@@ -50,7 +50,7 @@ def run_demo(folder: Path, n_users: int, seed: int) -> dict[str, Any]:
     config.write_text(draft_config(source, rank=RANK), "utf-8")
     facts = etl(str(config))
     store = open_store(load_config(config))
-    last = read_run(store, load_config(config).name)
-    assert last is not None
-    model = JointPMF.load(store.locate(last[0]["live"]) / "model")
+    live = find_live(store, load_config(config).name)
+    assert live is not None
+    model = JointPMF.load(store.locate(live) / "model")
     return {**facts, "written_rows": written.n_rows, "truth": compare_with_truth(model, truth)}

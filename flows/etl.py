@@ -10,6 +10,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
@@ -17,9 +18,10 @@ from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
 from tasks.ingest import ingest
-from tasks.publish import publish
+from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
+from tasks.stage import open_store
 
 
 def name_run() -> str:
@@ -49,7 +51,9 @@ def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
     with start_workers(checked.cluster) as address:
-        return run_to_model(checked, address)["model"]
+        stages: dict[str, Reference] = {}
+        run_to_model(checked, address, stages)
+        return stages["model"]
 
 
 @flow(name="etl", flow_run_name=name_run)
@@ -63,23 +67,28 @@ def etl(config: str) -> dict[str, Any]:
 
     Returns
     -------
-    Facts of the run, as `tasks.publish.publish` gives them.
+    Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
     """
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
-        stages = run_to_model(checked, address)
-        scores = evaluate(checked, stages["dataset"], stages["counts"], stages["model"], address)
-        return publish(checked, {**stages, "scores": scores}, address)
+    with record_run(checked) as run, start_workers(checked.cluster) as address:
+        stages = run.stages
+        run_to_model(checked, address, stages)
+        stages["scores"] = evaluate(
+            checked, stages["dataset"], stages["counts"], stages["model"], address
+        )
+        decision = publish(checked, stages, run.live, address)
+        run.outcome, run.reason, run.live = decision.outcome, decision.reason, decision.live
+        run.facts |= decision.facts
+    paths = locate_for_people(open_store(checked), decision, run.stages["dataset"])
+    return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
 
 
-def run_to_model(config: PipelineConfig, address: str) -> dict[str, Reference]:
-    """Run the stages up to the refined model."""
-    dataset = ingest(config, address)
-    counts = count(config, dataset, address)
-    stages = {"dataset": dataset, "counts": counts}
+def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+    """Run the stages up to the refined model; each reference is added as its stage is reached."""
+    dataset = stages["dataset"] = ingest(config, address)
+    counts = stages["counts"] = count(config, dataset, address)
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)
         config = settle(config, stages["rank"])
-    start = fit(config, counts, stages.get("rank"))
-    model = refine(config, dataset, counts, start, address)
-    return {**stages, "start": start, "model": model}
+    start = stages["start"] = fit(config, counts, stages.get("rank"))
+    stages["model"] = refine(config, dataset, counts, start, address)

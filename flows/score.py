@@ -9,7 +9,7 @@ from pmflib.config import load_config
 from pmflib.errors import StoreError
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import read_run
+from pmflib.store.run_records import find_last_run, find_live
 from tasks.ingest import ingest
 from tasks.score import answer, score
 from tasks.stage import open_store
@@ -43,15 +43,14 @@ def score_flow(
     """
     checked = load_config(config)
     store = open_store(checked)
-    last = read_run(store, checked.name)
-    if last is None:
+    last, live = find_last_run(store, checked.name), find_live(store, checked.name)
+    if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
-    stages = last[0]
+    dataset = last.stages["dataset"]
     with start_workers(checked.cluster) as address:
         if questions:
-            return answer(checked, stages["dataset"], stages["live"], questions, address)
-        dataset = stages["dataset"]
+            return answer(checked, dataset, live, questions, address)
         if data:
             source = checked.source.model_copy(update={"path": data})
             dataset = ingest(checked.model_copy(update={"source": source}), address)
-        return score(checked, dataset, stages["live"], targets, address)
+        return score(checked, dataset, live, targets, address)

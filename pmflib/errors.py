@@ -25,6 +25,10 @@ class MemoryPlanError(PmfError):
     """A computation would not fit in the memory it may use."""
 
 
+class QualityError(PmfError):
+    """A guard of quality held a run back: the rows or their distributions are not what the configuration allows."""
+
+
 class RankError(PmfError):
     """The rank is outside what the variables and their counts can carry."""
 

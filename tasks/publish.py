@@ -1,25 +1,49 @@
-"""Stage: record the run, and decide which model is live."""
+"""Stage: the decision which model is live."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import QUARANTINE
-from pmflib.store.run_records import read_run, write_run
+from pmflib.store.run_records import Outcome
 from tasks.evaluate import evaluate
 from tasks.stage import open_store, stage
 from tasks.stage_progress import report
 
 
+@dataclass(frozen=True)
+class Decision:
+    """Which model is live after a run, and why.
+
+    Parameters
+    ----------
+    outcome, reason
+        As in the record of the run.
+    live
+        Model that is live.
+    facts
+        Plain JSON types: rows, scores, warnings.
+    """
+
+    outcome: Outcome
+    reason: str
+    live: Reference
+    facts: dict[str, Any]
+
+
 @stage(name="publish")
 def publish(
-    config: PipelineConfig, stages: Mapping[str, Reference], address: str = ""
-) -> dict[str, Any]:
-    """Record the run; make its model live unless the live one is better on the same hidden answers.
+    config: PipelineConfig,
+    stages: Mapping[str, Reference],
+    live: Reference | None,
+    address: str = "",
+) -> Decision:
+    """Decide whether the new model is live from now on: unless the live one is better on the same hidden answers.
 
     Parameters
     ----------
@@ -27,22 +51,20 @@ def publish(
         The pipeline.
     stages
         References by stage: dataset, counts, start, model, scores; rank, where it was chosen.
+    live
+        Model that is live; None if there is none yet.
     address
         Dask scheduler of the run, for scoring the live model.
 
     Returns
     -------
-    Facts for users: the live model, its path and why it is live, rows, scores, and the path of the quarantine, if any.
+    The decision, which the flow records.
     """
     store = open_store(config)
     report("publish", 0, 1)
     scores = _summary(store, stages["scores"])
-    live, verdict = stages["model"], "first model of this pipeline"
-    if (last := read_run(store, config.name)) is not None:
-        live, verdict = _choose(config, store, stages, last[0]["live"], scores, address)
+    outcome, chosen, reason = _choose(config, store, stages, live, scores, address)
     facts: dict[str, Any] = {
-        "config": config.digest,
-        "verdict": verdict,
         "rows": _summary(store, stages["dataset"]),
         "model": _summary(store, stages["model"]),
         "scores": scores,
@@ -50,36 +72,42 @@ def publish(
     }
     if "rank" in stages:
         facts["rank"] = _summary(store, stages["rank"])
-    if facts["rows"].get("rows_quarantined"):
-        facts["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
-    write_run(store, config.name, {**stages, "live": live}, facts)
-    report("publish", 1, 1, verdict)
-    # not recorded: a store may be moved
-    return facts | {"live": str(store.locate(live) / "model")}
+    report("publish", 1, 1, reason)
+    return Decision(outcome, reason, chosen, facts)
 
 
 def _choose(
     config: PipelineConfig,
     store: Store,
     stages: Mapping[str, Reference],
-    live: Reference,
+    live: Reference | None,
     scores: Mapping[str, Any],
     address: str,
-) -> tuple[Reference, str]:
+) -> tuple[Outcome, Reference, str]:
     """Compare the new model with the live one on the new test folds."""
     new = stages["model"]
+    if live is None:
+        return "promoted", new, "first model of this pipeline"
     if live.digest == new.digest:
-        return new, "the live model, unchanged"
+        return "unchanged", new, "the live model, unchanged"
     entry = store.find(live.identity)
     if entry is None or not scores["hidden_cells"]:
-        return new, "promoted: nothing to compare with"
+        return "promoted", new, "promoted: nothing to compare with"
     if _schema_of(store, live) != _schema_of(store, new):
-        return new, "promoted: the schema has changed"
+        return "promoted", new, "promoted: the schema has changed"
     old = _summary(store, evaluate.fn(config, stages["dataset"], stages["counts"], live, address))
     gain = scores["log_prob_per_cell"] - old["log_prob_per_cell"]
     if gain >= 0:
-        return new, f"promoted: {gain:+.5f} nats per hidden cell against the live model"
-    return live, f"kept the live model: the new one has {gain:+.5f} nats per hidden cell"
+        return "promoted", new, f"promoted: {gain:+.5f} nats per hidden cell against the live model"
+    return "kept", live, f"kept the live model: the new one has {gain:+.5f} nats per hidden cell"
+
+
+def locate_for_people(store: Store, decision: Decision, dataset: Reference) -> dict[str, str]:
+    """Paths of the live model and of the quarantine, if any; no record holds them, for a store may be moved."""
+    paths = {"live": str(store.locate(decision.live) / "model")}
+    if decision.facts["rows"].get("rows_quarantined"):
+        paths["quarantine"] = str(store.locate(dataset) / QUARANTINE)
+    return paths
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:

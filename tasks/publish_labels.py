@@ -1,4 +1,4 @@
-"""Stage: the record of a pipeline's true labels."""
+"""Stage: what was found in a label log."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.store.artefacts import Reference
+from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import QUARANTINE
-from pmflib.store.run_records import name_labelling, write_run
 from tasks.stage import open_store, stage
 
 
 @stage(name="publish labels")
 def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> dict[str, Any]:
-    """Record where the labels of a pipeline are, and what was found.
+    """Sum up what was found, for the record of the run.
 
     Parameters
     ----------
@@ -25,16 +24,20 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
 
     Returns
     -------
-    Facts for people: where labels and workers are, what was found, rows read and set aside.
+    Facts for people: what was found, rows read and set aside.
     """
     store, dataset, labels = open_store(config), stages["dataset"], stages["labels"]
     entry, rows = store.find(labels.identity), store.find(dataset.identity)
-    facts: dict[str, Any] = {"config": config.digest, "digest": labels.digest}
+    facts: dict[str, Any] = {"digest": labels.digest}
     facts |= {} if entry is None else entry.summary
     facts["rows"] = {} if rows is None else rows.summary
-    write_run(store, name_labelling(config.name), stages, facts)
-    # not recorded: a store may be moved
-    facts["path"] = str(store.locate(labels))
-    if facts["rows"].get("rows_quarantined"):
-        facts["quarantine"] = str(store.locate(dataset) / QUARANTINE)
     return facts
+
+
+def locate_labels(store: Store, stages: Mapping[str, Reference]) -> dict[str, str]:
+    """Paths of the labels and of the quarantine, if any; no record holds them, for a store may be moved."""
+    paths = {"path": str(store.locate(stages["labels"]))}
+    rows = store.find(stages["dataset"].identity)
+    if rows is not None and rows.summary.get("rows_quarantined"):
+        paths["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
+    return paths

@@ -21,17 +21,17 @@ def log(
 ) -> None:
     """Show what an artefact was made from, back to the raw files."""
     from pmflib.store.lineage import find_reference, trace
-    from pmflib.store.run_records import name_labelling, read_run
+    from pmflib.store.run_records import find_last_run, find_live, name_labelling
     from tasks.stage import open_store
 
     checked = load_config(config)
     store = open_store(checked)
     if artefact is not None:
         reference = find_reference(store, artefact)
-    elif (last := read_run(store, checked.name)) is not None:
-        reference = last[0]["live"]
-    elif (labelling := read_run(store, name_labelling(checked.name))) is not None:
-        reference = labelling[0]["labels"]
+    elif (live := find_live(store, checked.name)) is not None:
+        reference = live
+    elif (labelling := find_last_run(store, name_labelling(checked.name))) is not None:
+        reference = labelling.stages["labels"]
     else:
         raise StoreError(
             f"pipeline {checked.name!r} has no live model yet; `pmf run` makes one (and `pmf crowd` finds labels)"

@@ -81,11 +81,11 @@ def query(
 
 def _load_live(config: PipelineConfig) -> Any:
     from pmflib.model import JointPMF
-    from pmflib.store.run_records import read_run
+    from pmflib.store.run_records import find_live
     from tasks.stage import open_store
 
     store = open_store(config)
-    last = read_run(store, config.name)
-    if last is None:
+    live = find_live(store, config.name)
+    if live is None:
         raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
-    return JointPMF.load(store.locate(last[0]["live"]) / "model")
+    return JointPMF.load(store.locate(live) / "model")

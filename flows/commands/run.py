@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -62,7 +62,7 @@ def demo(
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.fact_tables import make_labels_table, make_table
-    from pmflib.store.run_records import name_labelling, read_run
+    from pmflib.store.run_records import find_last_run, find_live, name_labelling
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -71,16 +71,17 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     for entry in store.entries():
         kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
     under_way = sorted(path.name[:12] for path in (store.root / "work").iterdir())
-    last = read_run(store, checked.name)
-    facts = {}
-    if last is not None:
-        facts = {**last[1], "live": str(store.root / last[0]["live"].path / "model")}
-    labelling = read_run(store, name_labelling(checked.name))
-    labels = {}
+    last, live = find_last_run(store, checked.name), find_live(store, checked.name)
+    facts: dict[str, Any] = {}
+    if last is not None and live is not None:
+        facts = {"outcome": last.outcome, "reason": last.reason, **last.facts}
+        facts["live"] = str(store.root / live.path / "model")
+    labelling = find_last_run(store, name_labelling(checked.name))
+    labels: dict[str, Any] = {}
     if labelling is not None:
-        labels = {**labelling[1], "path": str(store.root / labelling[0]["labels"].path)}
-    known = facts or labels
-    current = known.get("config") == checked.digest
+        labels = {**labelling.facts, "path": str(store.root / labelling.stages["labels"].path)}
+    known = last or labelling
+    current = known is not None and known.config == checked.digest
     if as_json:
         held = {"artefacts": kinds, "unfinished": under_way}
         print_json({**held, "run": facts, "labels": labels, "current": current})
@@ -93,7 +94,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(f"  {labels['path']}", markup=False, highlight=False)
     if facts:
         show_facts(facts, as_json=False)
-    if not known:
+    if known is None:
         out.print("No run has finished yet.")
         return
     if not current:

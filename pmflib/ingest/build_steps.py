@@ -19,7 +19,8 @@ from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
-VERSION = 1
+# 2: a dataset names the rows of its partitions that are superseded
+VERSION = 2
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
 
 

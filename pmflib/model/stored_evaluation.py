@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from pmflib.arrays import FloatArray
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import HeldOutScores, choose_hidden, score_hidden
@@ -61,6 +59,6 @@ def score_group(
         codes = block.to_codes(model.schema.offsets)
         # a partition's folder is named by its digest
         key = int(Path(reference.path).parent.name[:12], 16) ^ seed
-        hidden = choose_hidden(codes, np.arange(reference.start, reference.stop), share, key)
+        hidden = choose_hidden(codes, reference.rows, share, key)
         parts.append(score_hidden(codes, hidden, model, baseline))
     return HeldOutScores.merge(parts)

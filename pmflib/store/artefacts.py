@@ -18,6 +18,13 @@ from typing import Any
 
 from pmflib.errors import StoreError
 
+SOURCE = "source"
+"""Kind of a raw file, which is in the manifest and not in the store."""
+PLACE_DIGITS = 24
+"""Digits of an artefact's digest that name its folder."""
+_KIND = re.compile(r"[a-z][a-z-]*")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
 _UNWRITABLE = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -58,14 +65,36 @@ class Reference:
         SHA-256 of (kind, digests of the inputs, options, version): known before the work.
     digest
         SHA-256 of the content.
-    path
-        Place relative to the store; empty for a raw source, which stays where it is.
     """
 
     kind: str
     identity: str
     digest: str
-    path: str
+
+    @property
+    def path(self) -> str:
+        """Place relative to the store; empty for a raw source, which stays where it is.
+
+        It follows from kind and digest, and is read from no file: what a manifest says cannot lead out of the store.
+        """
+        return "" if self.kind == SOURCE else f"{self.kind}/{self.digest[:PLACE_DIGITS]}"
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Reference:
+        """Build a reference from what `asdict` gives.
+
+        Raises
+        ------
+        ValueError
+            If the kind is no name of a folder, or a digest is none.
+        """
+        kind, identity, digest = data["kind"], data["identity"], data["digest"]
+        if not _KIND.fullmatch(kind):
+            raise ValueError(f"kind {kind!r} is no kind of artefact")
+        for name in (identity, digest):
+            if not _DIGEST.fullmatch(name):
+                raise ValueError(f"{name!r} is no SHA-256 in hexadecimal")
+        return cls(kind, identity, digest)
 
 
 @dataclass(frozen=True)
@@ -100,8 +129,8 @@ class Entry:
     def from_json(cls, data: Mapping[str, Any]) -> Entry:
         """Build an entry from what `to_json` gives."""
         return cls(
-            Reference(**data["reference"]),
-            {role: Reference(**reference) for role, reference in data["inputs"].items()},
+            Reference.from_json(data["reference"]),
+            {role: Reference.from_json(each) for role, each in data["inputs"].items()},
             dict(data["options"]),
             int(data["version"]),
             dict(data["summary"]),
@@ -211,10 +240,10 @@ class Store:
             try:
                 summary = dict(write(tmp, work))
                 digest = digest_tree(tmp)
-                place = self._publish(tmp, kind, digest)
+                reference = Reference(kind, identity, digest)
+                self._publish(tmp, reference)
             finally:
                 shutil.rmtree(tmp, ignore_errors=True)
-            reference = Reference(kind, identity, digest, place)
             entry = Entry(reference, dict(inputs), dict(options), version, summary)
             self._record(entry)
         shutil.rmtree(work, ignore_errors=True)
@@ -222,10 +251,8 @@ class Store:
 
     def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
         """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
-        identity = identify("source", {}, {"name": name, "digest": digest}, 1)
-        entry = Entry(
-            Reference("source", identity, digest, ""), {}, {"name": name}, 1, dict(summary)
-        )
+        identity = identify(SOURCE, {}, {"name": name, "digest": digest}, 1)
+        entry = Entry(Reference(SOURCE, identity, digest), {}, {"name": name}, 1, dict(summary))
         with refuse_unwritable(self.root):
             self._record(entry)
         return entry
@@ -236,7 +263,7 @@ class Store:
         drafts = [
             *(self.root / "tmp").iterdir(),
             *(self.root / "manifest").glob(".*"),
-            *(self.root / "runs").glob(".*"),
+            *(self.root / "runs").glob("*/.*"),
         ]
         for path in drafts:
             if _is_abandoned(path.name):
@@ -247,25 +274,23 @@ class Store:
                 dropped += 1
         return dropped
 
-    def _publish(self, tmp: Path, kind: str, digest: str) -> str:
-        place = f"{kind}/{digest[:24]}"
-        target = self.root / place
+    def _publish(self, tmp: Path, reference: Reference) -> None:
+        target = self.root / reference.path
         target.parent.mkdir(exist_ok=True)
         for path in (tmp, *tmp.rglob("*")):
-            _sync(path)
+            sync_file(path)
         try:
             os.rename(tmp, target)
         except OSError:
             if not target.is_dir():
                 raise
             # another run published the same content first: names are digests, so this is the same, unless damaged since
-            if digest_tree(target) != digest:
+            if digest_tree(target) != reference.digest:
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
                 shutil.rmtree(damaged, ignore_errors=True)
-        _sync(target.parent)
-        return place
+        sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
         text = json.dumps(entry.to_json(), indent=1, sort_keys=True, ensure_ascii=False)
@@ -296,15 +321,16 @@ def replace_file(path: Path, content: bytes) -> None:
     tmp = path.with_name(mark_draft(f".{path.name}"))
     try:
         tmp.write_bytes(content)
-        _sync(tmp)
+        sync_file(tmp)
         os.replace(tmp, path)
     except BaseException:
         tmp.unlink(missing_ok=True)
         raise
-    _sync(path.parent)
+    sync_file(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

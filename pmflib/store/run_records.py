@@ -1,25 +1,101 @@
-"""The record of a pipeline's last run, and which of its models is live, or of the labels it last found."""
+"""History of a pipeline: a record of every run, never changed after, and which model each left live."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
+from pmflib.store.artefacts import (
+    Reference,
+    Store,
+    mark_draft,
+    refuse_unwritable,
+    sync_file,
+)
+
+Action = Literal["run", "labels", "promote", "rollback", "erase"]
+"""What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
+
+Outcome = Literal["promoted", "kept", "unchanged", "held back", "failed", "interrupted", "done"]
+"""How a run ended. Promoted: its model is live. Kept: the model before it stays live. Unchanged: nothing was new. Held
+back: by a guard of quality. Done: a command without a model of its own."""
+
+PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
+"""Packages whose versions a record holds."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of a pipeline, or one command that changed what is live.
+
+    Parameters
+    ----------
+    action, outcome
+        What was done, and how it ended.
+    reason
+        One sentence for a person: why the model was promoted or not, or what failed.
+    started, ended
+        Times in UTC, ISO 8601.
+    config
+        Digest of the configuration.
+    stages
+        Artefact of each stage that was reached: dataset, counts, start, model, scores, ...
+    live
+        Model that answers questions after this run; None if there is none yet.
+    inputs
+        Raw files: name, digest and bytes of each.
+    facts
+        Plain JSON types: rows, scores of the new and of the live model, findings about quality, ...
+    environment
+        Host, Python, and versions of ``PACKAGES``.
+    number
+        Place in the history of the pipeline, from 1; 0 before it is written.
+    """
+
+    action: Action
+    outcome: Outcome
+    reason: str
+    started: str
+    ended: str
+    config: str
+    stages: dict[str, Reference]
+    live: Reference | None = None
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    number: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run reached its end and decided about its model."""
+        return self.outcome in ("promoted", "kept", "unchanged", "done")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        """Build a record from what `asdict` gives."""
+        fields = dict(data)
+        fields["stages"] = {
+            stage: Reference.from_json(each) for stage, each in data["stages"].items()
+        }
+        fields["live"] = None if data["live"] is None else Reference.from_json(data["live"])
+        return cls(**fields)
 
 
 def name_labelling(name: str) -> str:
-    """Name of the record of the true labels that a pipeline found; no pipeline can be called so."""
+    """Name of the history of the true labels that a pipeline found; no pipeline can be called so."""
     return f"{name}@labels"
 
 
-def write_run(
-    store: Store, name: str, stages: Mapping[str, Reference], facts: Mapping[str, Any]
-) -> None:
-    """Replace the record of a pipeline.
+def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
+    """Write a record under the next free number of its pipeline.
 
     Parameters
     ----------
@@ -27,37 +103,143 @@ def write_run(
         Store that holds the artefacts.
     name
         Name of the pipeline.
-    stages
-        Artefact of each stage; "live" is the model that answers questions.
-    facts
-        Plain JSON types: digest of the configuration, scores, ...
+    record
+        What was done; its number is replaced.
+
+    Returns
+    -------
+    The record with its number. Of two runs that end together, each has a number of its own.
     """
-    content = {
-        "stages": {stage: asdict(reference) for stage, reference in stages.items()},
-        "facts": dict(facts),
-    }
-    folder = store.root / "runs"
-    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+    folder = store.root / "runs" / name
     with refuse_unwritable(store.root):
-        folder.mkdir(exist_ok=True)
-        replace_file(folder / f"{name}.json", text.encode())
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max(_list_numbers(folder), default=0)
+        while True:
+            number += 1
+            numbered = RunRecord(**{**vars(record), "number": number})
+            text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
+            draft = folder / mark_draft(".record")
+            try:
+                draft.write_bytes(text.encode())
+                sync_file(draft)
+                # a link, unlike a rename, never replaces the record of another run
+                os.link(draft, folder / _file_name(number))
+            except FileExistsError:
+                continue
+            finally:
+                draft.unlink(missing_ok=True)
+            sync_file(folder)
+            return numbered
 
 
-def read_run(store: Store, name: str) -> tuple[dict[str, Reference], dict[str, Any]] | None:
-    """Stages and facts of a pipeline's last run; None if it has never finished.
+def list_records(store: Store, name: str) -> list[RunRecord]:
+    """All records of a pipeline, in order; none if it has never run.
 
     Raises
     ------
     StoreError
-        If the record is damaged.
+        If a record is damaged.
     """
-    path = store.root / "runs" / f"{name}.json"
-    if not path.exists():
-        return None
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        return {k: Reference(**v) for k, v in content["stages"].items()}, content["facts"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    folder = store.root / "runs" / name
+    return [_read(folder, number) for number in sorted(_list_numbers(folder))]
+
+
+def find_record(store: Store, name: str, number: int) -> RunRecord:
+    """Record of one run.
+
+    Raises
+    ------
+    StoreError
+        If there is no such run, or its record is damaged.
+    """
+    folder = store.root / "runs" / name
+    numbers = sorted(_list_numbers(folder))
+    if number not in numbers:
+        known = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "it has never run"
         raise StoreError(
-            f"record runs/{name}.json is damaged ({error}); run the pipeline again"
+            f"run {number} of pipeline {name!r} is not in its history: {known}; `pmf history` lists them"
+        )
+    return _read(folder, number)
+
+
+def find_live(store: Store, name: str) -> Reference | None:
+    """Model that answers the questions of a pipeline; None if it has none yet.
+
+    Raises
+    ------
+    StoreError
+        If a record is damaged.
+    """
+    # newest first: the last record says what is live
+    folder = store.root / "runs" / name
+    last = max(_list_numbers(folder), default=0)
+    return _read(folder, last).live if last else None
+
+
+def find_last_run(store: Store, name: str) -> RunRecord | None:
+    """Last run of a pipeline that reached its end; None if none has.
+
+    Raises
+    ------
+    StoreError
+        If a record is damaged.
+    """
+    folder = store.root / "runs" / name
+    for number in sorted(_list_numbers(folder), reverse=True):
+        record = _read(folder, number)
+        if record.action in ("run", "labels") and record.is_complete:
+            return record
+    return None
+
+
+def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
+    """Last run of a pipeline that made a model: its dataset and counts are those that the model has seen.
+
+    Raises
+    ------
+    StoreError
+        If a record is damaged.
+    """
+    folder = store.root / "runs" / name
+    for number in sorted(_list_numbers(folder), reverse=True):
+        record = _read(folder, number)
+        if record.action == "run" and record.stages.get("model") == model:
+            return record
+    return None
+
+
+def describe_environment() -> dict[str, str]:
+    """Host, Python, and versions of the packages that results depend on."""
+    return {
+        "host": platform.node(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+def now() -> str:
+    """Time in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _file_name(number: int) -> str:
+    return f"{number:06}.json"
+
+
+def _list_numbers(folder: Path) -> Sequence[int]:
+    """Numbers of the records in a folder, in no order."""
+    if not folder.is_dir():
+        return []
+    return [int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()]
+
+
+def _read(folder: Path, number: int) -> RunRecord:
+    path = folder / _file_name(number)
+    try:
+        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        place = f"runs/{folder.name}/{path.name}"
+        raise StoreError(
+            f"record {place} is damaged ({error}); restore it from a copy, or delete it: the history then lacks "
+            "that run"
         ) from error

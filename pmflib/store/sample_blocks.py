@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,6 +47,9 @@ class BlockReference:
         Number of observed cells: counting and EM take time in proportion.
     nbytes
         Size in memory, bytes.
+    superseded
+        int64 of shape (n_superseded,), sorted: rows of the partition between start and stop that are no samples of the
+        dataset any more, for it holds newer ones of the same identifiers; None where there are none.
     """
 
     path: str
@@ -55,11 +58,20 @@ class BlockReference:
     fold: int
     n_observed: int
     nbytes: int
+    superseded: IntArray | None = field(default=None, compare=False)
 
     @property
     def n_rows(self) -> int:
         """Number of samples."""
-        return self.stop - self.start
+        return self.stop - self.start - (0 if self.superseded is None else self.superseded.size)
+
+    @property
+    def rows(self) -> IntArray:
+        """Rows of the partition that are samples: int64 of shape (n_rows,)."""
+        everything = np.arange(self.start, self.stop)
+        if self.superseded is None:
+            return everything
+        return np.delete(everything, self.superseded - self.start)
 
 
 BlockGroup: TypeAlias = Sequence[BlockReference] | Sequence[Block]
@@ -228,7 +240,11 @@ def list_blocks(path: Path) -> list[BlockReference]:
         If the partition is gone or damaged.
     """
     arrays, _ = read_arrays(path, ["blocks"])
-    return [BlockReference(str(path), *map(int, row)) for row in arrays["blocks"]]
+    rows = arrays["blocks"].tolist()
+    return [
+        BlockReference(str(path), start, stop, fold, n_observed, nbytes)
+        for start, stop, fold, n_observed, nbytes in rows
+    ]
 
 
 def read_block(reference: BlockReference) -> Block:
@@ -251,6 +267,8 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
                 # a block is read in a few milliseconds, and opening its partition takes one of them
                 opened = reference.path, open_group(Path(reference.path))
             block = _read_block(opened[1], reference.start, reference.stop)
+        if reference.superseded is not None:
+            block = block.take(reference.rows - reference.start)
         yield block
 
 

@@ -18,7 +18,7 @@ import pytest
 from pmflib.config import load_config, make_source
 from pmflib.config.draft import draft_config
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.run_records import read_run
+from pmflib.store.run_records import find_live
 from pmflib.synthetic.demo import RANK, write_demo_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -146,10 +146,10 @@ def write_pipeline(folder: Path) -> Path:
 def read_live(config: Path) -> Reference:
     checked = load_config(config)
     store = Store(checked.resolve(checked.store.path))
-    last = read_run(store, checked.name)
-    assert last is not None
-    assert store.locate(last[0]["live"]).is_dir()
-    return last[0]["live"]
+    live = find_live(store, checked.name)
+    assert live is not None
+    assert store.locate(live).is_dir()
+    return live
 
 
 @pytest.fixture(scope="module")

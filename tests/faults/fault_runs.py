@@ -20,8 +20,8 @@ import psutil
 from pmflib.config import load_config
 from pmflib.em.checkpoint import load_state
 from pmflib.schema import Schema, Variable
-from pmflib.store.artefacts import Store, digest_tree
-from pmflib.store.run_records import read_run
+from pmflib.store.artefacts import Reference, Store, digest_tree
+from pmflib.store.run_records import find_last_run
 from pmflib.synthetic.datasets import write_rating_log, write_survey
 from pmflib.synthetic.planted_models import planted_factors
 from tasks.count import count
@@ -137,9 +137,9 @@ def run_stages(path: Path, address: str) -> dict[str, str]:
 def read_digests(path: Path) -> dict[str, str]:
     """Digest of each stage of the last run that finished."""
     config = load_config(path)
-    last = read_run(Store(config.resolve(config.store.path)), config.name)
+    last = find_last_run(Store(config.resolve(config.store.path)), config.name)
     assert last is not None
-    return {stage: last[0][stage].digest for stage in STAGES}
+    return {stage: last.stages[stage].digest for stage in STAGES}
 
 
 def start_pmf(
@@ -285,8 +285,8 @@ def check_artefacts(store: Path) -> None:
     places = set()
     for path in (store / "manifest").glob("*.json"):
         reference = json.loads(path.read_text())["reference"]
-        if reference["path"]:
-            assert digest_tree(store / reference["path"]) == reference["digest"]
-            places.add(reference["path"])
+        if place := Reference.from_json(reference).path:
+            assert digest_tree(store / place) == reference["digest"]
+            places.add(place)
     kinds = {place.split("/")[0] for place in places}
     assert places == {str(path.relative_to(store)) for k in kinds for path in (store / k).iterdir()}

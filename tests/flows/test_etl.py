@@ -62,7 +62,7 @@ def ran(home, api):
 
 def test_etl__learns_the_votes(ran):
     _, facts, _ = ran
-    assert facts["verdict"] == "first model of this pipeline"
+    assert facts["reason"] == "first model of this pipeline"
     rows, scores = facts["rows"], facts["scores"]
     assert (rows["rows_in"], rows["samples"], rows["rows_quarantined"]) == (435, 435, 0)
     assert rows["observed"] == 435 * 17 - 392
@@ -97,7 +97,7 @@ def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
     out, err = capsys.readouterr()
     again = json.loads(out)
     assert err == ""
-    assert again["verdict"] == "the live model, unchanged"
+    assert again["reason"] == "the live model, unchanged"
     assert again["model"] == facts["model"]
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ import pytest
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store, digest_tree, identify, mark_draft, replace_file
 
-SOURCE = Reference("source", "i", "d", "")
+SOURCE = Reference("source", "1" * 64, "d" * 64)
 
 
 @pytest.fixture
@@ -57,18 +57,18 @@ def test_build__does_the_work_once(store):
         {"rank": 3},
         {"rank": 2, "version": 2},
         {"rank": 2, "inputs": {"data": SOURCE}},
-        {"rank": 2, "inputs": {"data": Reference("source", "i", "other", "")}},
+        {"rank": 2, "inputs": {"data": Reference("source", "1" * 64, "e" * 64)}},
     ],
 )
 def test_build__another_identity_is_other_work(store, change):
-    first = build(store, rank=2, inputs={"data": Reference("source", "i", "third", "")})
+    first = build(store, rank=2, inputs={"data": Reference("source", "1" * 64, "f" * 64)})
     assert build(store, "other", **change).reference.identity != first.reference.identity
     assert len(list(store.entries())) == 2
 
 
 def test_identify__depends_on_the_inputs_content_and_not_on_their_place():
     one = identify("kind", {"data": SOURCE}, {"a": 1, "b": [2]}, 1)
-    moved = Reference("samples", "other", "d", "elsewhere")
+    moved = Reference("samples", "2" * 64, "d" * 64)
     assert identify("kind", {"data": moved}, {"b": (2,), "a": 1}, 1) == one
     assert identify("kind", {"role": SOURCE}, {"a": 1, "b": [2]}, 1) != one
 
@@ -187,16 +187,18 @@ def test_find__damaged_entry_names_the_file_to_delete(store, content):
 
 
 def test_record_source__raw_files_stay_where_they_are(store):
-    entry = store.record_source("log.csv", "d1", {"bytes": 3})
+    entry = store.record_source("log.csv", "d" * 64, {"bytes": 3})
     assert store.find(entry.reference.identity) == entry
-    assert store.record_source("log.csv", "d1", {}).reference == entry.reference
-    assert store.record_source("log.csv", "d2", {}).reference.identity != entry.reference.identity
-    with pytest.raises(StoreError, match="source d1 is not in store"):
+    assert store.record_source("log.csv", "d" * 64, {}).reference == entry.reference
+    assert (
+        store.record_source("log.csv", "e" * 64, {}).reference.identity != entry.reference.identity
+    )
+    with pytest.raises(StoreError, match="source dddddddddddd is not in store"):
         store.locate(entry.reference)
 
 
 def test_entries__keep_inputs_and_options(store):
-    source = store.record_source("log.csv", "d1", {}).reference
+    source = store.record_source("log.csv", "d" * 64, {}).reference
     entry = build(store, inputs={"log": source}, rank=2)
     found = store.find(entry.reference.identity)
     assert found.inputs == {"log": source}

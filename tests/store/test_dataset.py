@@ -84,4 +84,4 @@ def test_read_partitions__refuses_a_damaged_dataset(store, dataset, content):
 
 def test_read_partitions__refuses_a_dataset_of_another_store(store):
     with pytest.raises(StoreError, match="dataset abc is not in store"):
-        read_partitions(store, Reference("dataset", "i", "abc", "dataset/abc"))
+        read_partitions(store, Reference("dataset", "i", "abc"))

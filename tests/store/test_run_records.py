@@ -1,10 +1,25 @@
+from dataclasses import replace
+
 import pytest
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.run_records import read_run, write_run
+from pmflib.store.run_records import (
+    RunRecord,
+    append_record,
+    describe_environment,
+    find_last_run,
+    find_live,
+    find_record,
+    find_run_of,
+    list_records,
+)
 
-MODEL = Reference("model", "i", "d", "model/d")
+MODEL = Reference("model", "1" * 64, "a" * 64)
+OTHER = Reference("model", "2" * 64, "b" * 64)
+RUN = RunRecord(
+    "run", "promoted", "better", "then", "now", "digest", {"model": MODEL}, MODEL, facts={"a": 1.5}
+)
 
 
 @pytest.fixture
@@ -12,24 +27,78 @@ def store(tmp_path):
     return Store(tmp_path)
 
 
-def test_write_run__replaces_the_record_of_its_pipeline_alone(store):
-    assert read_run(store, "größe") is None
-    write_run(store, "größe", {"live": MODEL}, {"score": 1.5})
-    write_run(store, "other", {}, {})
-    assert read_run(store, "größe") == ({"live": MODEL}, {"score": 1.5})
-    write_run(store, "größe", {"fit": MODEL}, {})
-    assert read_run(store, "größe") == ({"fit": MODEL}, {})
-    assert read_run(store, "other") == ({}, {})
-    assert len(list((store.root / "runs").iterdir())) == 2
+def test_append_record__numbers_the_runs_of_each_pipeline(store):
+    assert (find_live(store, "größe"), find_last_run(store, "größe")) == (None, None)
+    first = append_record(store, "größe", RUN)
+    second = append_record(store, "größe", replace(RUN, outcome="kept", number=7))
+    append_record(store, "other", RUN)
+    assert (first.number, second.number) == (1, 2)
+    assert list_records(store, "größe") == [first, second]
+    assert find_record(store, "größe", 1) == first
+    assert [record.number for record in list_records(store, "other")] == [1]
+    assert [path.name for path in sorted((store.root / "runs" / "größe").iterdir())] == [
+        "000001.json",
+        "000002.json",
+    ]
+
+
+def test_append_record__never_replaces_the_record_of_another_run(store, monkeypatch):
+    append_record(store, "p", RUN)
+    monkeypatch.setattr("pmflib.store.run_records._list_numbers", lambda folder: [])
+    assert append_record(store, "p", replace(RUN, reason="at the same time")).number == 2
+    monkeypatch.undo()
+    assert [record.reason for record in list_records(store, "p")] == ["better", "at the same time"]
+
+
+def test_find_live__is_what_the_last_record_says(store):
+    append_record(store, "p", RUN)
+    append_record(store, "p", replace(RUN, outcome="kept", stages={"model": OTHER}))
+    assert find_live(store, "p") == MODEL
+    append_record(
+        store, "p", replace(RUN, action="rollback", outcome="done", live=OTHER, stages={})
+    )
+    assert find_live(store, "p") == OTHER
+
+
+def test_find_last_run__passes_over_what_did_not_end_and_over_commands(store):
+    append_record(store, "p", RUN)
+    for outcome in ("failed", "held back", "interrupted"):
+        append_record(store, "p", replace(RUN, outcome=outcome))
+    append_record(store, "p", replace(RUN, action="promote", outcome="done"))
+    last = find_last_run(store, "p")
+    assert last is not None
+    assert last.number == 1
+
+
+def test_find_run_of__is_the_run_that_made_a_model(store):
+    append_record(store, "p", RUN)
+    append_record(store, "p", replace(RUN, stages={"model": OTHER}))
+    append_record(store, "p", replace(RUN, action="rollback", outcome="done", stages={}))
+    made = find_run_of(store, "p", MODEL)
+    assert made is not None
+    assert made.number == 1
+    assert find_run_of(store, "p", replace(MODEL, digest="c" * 64)) is None
+
+
+def test_find_record__says_what_there_is(store):
+    with pytest.raises(StoreError, match=r"run 3 of pipeline 'p' .*: it has never run"):
+        find_record(store, "p", 3)
+    append_record(store, "p", RUN)
+    with pytest.raises(StoreError, match=r"run 3 of pipeline 'p' .*: there are 1 to 1"):
+        find_record(store, "p", 3)
+
+
+def test_describe_environment__has_versions():
+    found = describe_environment()
+    assert {"host", "python", "pmflib", "numpy"} <= found.keys()
+    assert all(found.values())
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff", b"[]", b'{"stages": {}}', b'{"stages": [], "facts": {}}']
 )
-def test_read_run__refuses_a_damaged_record(store, content):
-    write_run(store, "p", {}, {})
-    (store.root / "runs" / "p.json").write_bytes(content)
-    with pytest.raises(
-        StoreError, match=r"record runs/p.json is damaged .*; run the pipeline again"
-    ):
-        read_run(store, "p")
+def test_list_records__refuses_a_damaged_record(store, content):
+    append_record(store, "p", RUN)
+    (store.root / "runs" / "p" / "000001.json").write_bytes(content)
+    with pytest.raises(StoreError, match=r"record runs/p/000001.json is damaged .*; restore it"):
+        list_records(store, "p")

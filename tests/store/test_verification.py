@@ -20,7 +20,7 @@ def store(tmp_path):
 
     for text in ("one", "two"):
         store.build("thing", inputs={}, options={"text": text}, version=1, write=write(text))
-    store.record_source("raw.csv", "d", {})
+    store.record_source("raw.csv", "d" * 64, {})
     return store
 
 

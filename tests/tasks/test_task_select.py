@@ -10,7 +10,7 @@ from pmflib.ranks import by_pairs, stored_selection
 from pmflib.ranks.stored_selection import take_samples
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
-from pmflib.store.artefacts import Store
+from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.lineage import trace
 from tasks import select as stage
@@ -123,9 +123,12 @@ def test_run_to_model__chooses_the_rank_on_the_way(counted, workers, monkeypatch
     config, _, _ = counted(600)
     for name in ("ingest", "count", "select", "fit", "refine"):
         monkeypatch.setattr(etl, name, getattr(etl, name).fn)
-    stages = etl.run_to_model(config, workers)
+    stages: dict[str, Reference] = {}
+    etl.run_to_model(config, workers, stages)
     assert list(stages) == ["dataset", "counts", "rank", "start", "model"]
     chosen = summary_of(config, stages["rank"])["rank"]
     assert summary_of(config, stages["model"])["rank"] == chosen
     fixed = config.model_copy(update={"model": config.model.model_copy(update={"rank": 3})})
-    assert "rank" not in etl.run_to_model(fixed, workers)
+    stages = {}
+    etl.run_to_model(fixed, workers, stages)
+    assert "rank" not in stages
