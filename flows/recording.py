@@ -9,7 +9,8 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
-from pmflib.store.artefacts import Reference
+from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
     Action,
     Outcome,
@@ -87,7 +88,11 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         )
 
     try:
-        yield draft
+        with (
+            refuse_unwritable(store.root),
+            hold_lease(store, f"{action} of pipeline {config.name}"),
+        ):
+            yield draft
     except BaseException as error:
         draft.outcome = "interrupted"
         if isinstance(error, Exception):
