@@ -14,6 +14,7 @@ from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.sources import Source
+from pmflib.json_files import read_json
 from pmflib.schema import Schema
 
 BUCKET_BYTES = 16 << 20
@@ -209,7 +210,7 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
     if not path.exists():
         return None
     try:
-        names = pa.array(json.loads(path.read_text("utf-8")), pa.string())
+        names = pa.array(read_json(path), pa.string())
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(
             f"spill {folder.name!r} cannot be read ({error}); spill its file again"

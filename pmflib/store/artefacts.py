@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+from pmflib.json_files import read_json
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
@@ -178,9 +179,7 @@ class Store:
     def find(self, identity: str) -> Entry | None:
         """Entry of an identity, or None if it was never published, or its content is gone."""
         try:
-            entry = Entry.from_json(
-                json.loads((self.root / "manifest" / f"{identity}.json").read_text("utf-8"))
-            )
+            entry = Entry.from_json(read_json(self.root / "manifest" / f"{identity}.json"))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:

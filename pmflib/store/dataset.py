@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
+from pmflib.json_files import read_json
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block
 
@@ -131,9 +132,7 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
     """
     file = store.locate(dataset) / "dataset.json"
     try:
-        return [
-            Reference.from_json(item) for item in json.loads(file.read_text("utf-8"))["partitions"]
-        ]
+        return [Reference.from_json(item) for item in read_json(file)["partitions"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
