@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 from pathlib import Path
@@ -21,12 +22,12 @@ def read_json(path: Path) -> Any:
     Raises
     ------
     OSError
-        If the file cannot be read.
+        If the file cannot be read, or is no regular one.
     ValueError
-        If it is no regular file, is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
+        If it is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("no regular file")
+        raise OSError(errno.EINVAL, "no regular file", str(path))
     text = path.read_text("utf-8")
     try:
         value = json.loads(text)
