@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 import re
+import reprlib
 import textwrap
 import tomllib
 from pathlib import Path
@@ -34,6 +35,16 @@ from pmflib.methods import (
 from pmflib.schema.variable import DEFAULT_MISSING
 
 C = TypeVar("C", bound=BaseModel)
+
+MAX_CONFIG_BYTES = 8 << 20
+"""Largest configuration file that is read, bytes: room for a hundred thousand paths of sources."""
+MAX_SHOWN = 300
+"""Characters of a wrong value that a message shows, at most."""
+MAX_NAME = 100
+"""Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
 
 
 class _Section(BaseModel):
@@ -130,7 +141,7 @@ class StoreConfig(_Section):
 class ModelConfig(_Section):
     """The fit from pairwise marginals."""
 
-    rank: Annotated[int, Field(ge=1)] | Literal["auto"]
+    rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
     """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
     method: Annotated[
         str,
@@ -158,17 +169,17 @@ class ModelConfig(_Section):
 class EMConfig(_Section):
     """Refinement by passes over the samples."""
 
-    max_passes: Annotated[int, Field(ge=0)] = 200
+    max_passes: Annotated[int, Field(ge=0, lt=2**31)] = 200
     tol: Annotated[float, Field(ge=0)] = 1e-6
     """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
     validation folds."""
-    members: Annotated[int, Field(ge=1)] = 1
+    members: Annotated[int, Field(ge=1, lt=2**31)] = 1
     """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
-    distil: Annotated[int, Field(ge=0)] = 0
+    distil: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
-    patience: Annotated[int, Field(ge=1)] = 10
+    patience: Annotated[int, Field(ge=1, lt=2**31)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
     target: str | None = None
     """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others; by
@@ -180,9 +191,9 @@ class EMConfig(_Section):
 class EvaluateConfig(_Section):
     """What is held out, and how the model is judged on it."""
 
-    validation_folds: Annotated[int, Field(ge=0)] = 1
+    validation_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
-    test_folds: Annotated[int, Field(ge=0)] = 1
+    test_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Folds kept from training and from every choice, for the scores that are reported."""
     hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the observed cells of the test samples that are hidden and predicted from the others."""
@@ -226,11 +237,11 @@ class ClusterConfig(_Section):
 
     address: str = ""
     """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
-    workers: Annotated[int, Field(ge=0)] = 0
+    workers: Annotated[int, Field(ge=0, le=4096)] = 0
     """Number of workers on this machine; 0 = one per core."""
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
-    memory_limit: Annotated[int, Field(ge=0)] = 0
+    memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
 
 
@@ -257,9 +268,22 @@ class PipelineConfig(_Section):
     def _check_name(cls, name: str) -> str:
         if not re.fullmatch(r"\w[\w .-]*", name):
             raise ValueError(
-                f"{name!r} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+                f"{_abridge(name)} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+            )
+        if len(name.encode()) > MAX_NAME:
+            raise ValueError(
+                f"{_abridge(name)} takes {len(name.encode())} bytes; give a name of at most {MAX_NAME}"
             )
         return name
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> PipelineConfig:
+        for path in (self.base, self.store.path, self.schema_.file, *self.source_paths):
+            if "\0" in path:
+                raise ValueError(
+                    f"the path {_abridge(path)} has a NUL byte, which no file name may hold"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_folds(self) -> PipelineConfig:
@@ -321,6 +345,14 @@ def load_config(path: str | Path) -> PipelineConfig:
     """
     path = Path(path)
     try:
+        str(path.absolute()).encode("utf-8")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"configuration {str(path)!r} cannot be read: it is no regular file")
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"configuration {str(path)!r} has {path.stat().st_size} bytes, above {MAX_CONFIG_BYTES}; "
+                "name a folder or a glob in source.path instead of every file"
+            )
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
@@ -328,8 +360,18 @@ def load_config(path: str | Path) -> PipelineConfig:
         ) from None
     except OSError as error:
         raise ConfigError(f"configuration {str(path)!r} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"configuration {str(path)!r} is nested too deep") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"configuration {str(path)!r}: its path is not UTF-8; rename the file or the folders above it"
+        ) from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"configuration {_abridge(str(path))} cannot be read: {error}") from None
     return make_config(data, base=path.parent)
 
 
@@ -387,11 +429,20 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
             _word(problem["type"], problem["msg"], where, section)
         )
         if problem["type"] not in {"missing", "value_error"}:
-            given.setdefault(where, f" (given: {problem['input']!r})")
+            given.setdefault(where, f" (given: {_abridge(problem['input'])})")
     return [
         f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
         for where, said in messages.items()
     ]
+
+
+def _abridge(value: object) -> str:
+    """Text of a value as it was given, without secrets, shortened where it is long or deep."""
+    # it loads the readers, which a configuration without mistakes does not need
+    from pmflib.ingest.source_urls import mask_secrets
+
+    text = mask_secrets(_SHOWN.repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:

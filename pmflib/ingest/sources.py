@@ -11,14 +11,22 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import IO, Any
 
-import fsspec
 import pyarrow as pa
 
-from pmflib.errors import SourceError
+from pmflib.errors import SourceError, UnreachableError
+from pmflib.ingest.file_systems import (
+    call_within,
+    find_file_system,
+    list_files,
+    measure_file,
+    open_file,
+    refuse_unreachable,
+)
+from pmflib.ingest.source_urls import mask_secrets
 
 DIGEST_BYTES = 1 << 20
 """Bytes of a file that are hashed at a time."""
@@ -37,13 +45,13 @@ class Source:
     name
         Base name, or path below the folder or glob it was found by: the same on every machine.
     url
-        Path or fsspec URL to open it by.
+        Path or fsspec URL to open it by; it may hold secrets, and is not shown.
     size
         Bytes as stored, packed or not; 0 where the file system does not report it.
     """
 
     name: str
-    url: str
+    url: str = field(repr=False)
     size: int
 
 
@@ -99,11 +107,15 @@ def digest_source(source: Source) -> str:
 
 
 def spare_transient(error: BaseException) -> None:
-    """Raise an error again where the file is not at fault, so that the stage is tried again."""
+    """Raise an `UnreachableError` where the file is not at fault, so that the stage is tried again."""
     if isinstance(error, OSError) and (
         error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
     ):
-        raise error
+        raise UnreachableError(
+            mask_secrets(
+                f"a source could not be read on ({error}); see to its disk or network, then run again"
+            )
+        ) from None
 
 
 @contextmanager
@@ -115,14 +127,7 @@ def open_source(source: Source, *, unpack: bool = True) -> Iterator[IO[bytes]]:
     SourceError
         If the file cannot be opened.
     """
-    files, place = _file_system(source.url)
-    try:
-        stored = files.open(place, "rb")
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise SourceError(
-            f"{source.name}: cannot be opened ({type(error).__name__}); "
-            "check that it still exists and may be read"
-        ) from error
+    stored = open_file(source.name, source.url)
     with stored:
         yield _unpack(source.name, stored) if unpack else stored
 
@@ -140,46 +145,39 @@ def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
     return stored
 
 
-def _file_system(url: str) -> tuple[Any, str]:
-    try:
-        files, place = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError) as error:
-        raise SourceError(
-            f"source.path {url!r}: no file system for it ({error}); "
-            "install the fsspec driver it names, or copy the files here"
-        ) from error
-    return files, str(place)
-
-
 def _find(path: str) -> list[Source]:
-    files, place = _file_system(path)
-    try:
+    return call_within(path, lambda: _list(path))
+
+
+def _list(path: str) -> list[Source]:
+    files, place = find_file_system(path)
+    with refuse_unreachable(f"source.path {path!r}"):
         if re.search(r"[*?\[]", place) and not files.exists(place):
             base = posixpath.dirname(re.split(r"[*?\[]", place)[0])
             places = [match for match in files.glob(place) if not files.isdir(match)]
         elif files.isdir(place):
             base = place
-            places = [p for p in files.find(place) if not _is_hidden(posixpath.relpath(p, place))]
+            found = list_files(files, place)
+            places = [p for p in found if not _is_hidden(posixpath.relpath(p, place))]
         else:
             base = posixpath.dirname(place)
             places = [place] if files.exists(place) else []
-        sizes = {p: files.info(p).get("size") for p in places}
-    except (FileNotFoundError, PermissionError) as error:
-        raise SourceError(f"source.path {path!r} cannot be listed: {error}") from error
+        sizes = {p: measure_file(files, p) for p in places}
     if not places:
         raise SourceError(
-            f"source.path {path!r} matches no file; check the spelling, and that a relative path "
+            f"source.path {mask_secrets(path)!r} matches no file; check the spelling, and that a relative path "
             "starts from the configuration file"
         )
-    found = []
+    sources = []
     for p in places:
-        name = posixpath.relpath(p, base) if base else p
+        # a signature in a URL is no part of the name: it is a secret, and another one every night
+        name = mask_secrets(posixpath.relpath(p, base) if base else p)
         if sizes[p] == 0:
             raise SourceError(
                 f"{name}: the file has no byte; copy it again or take it out of source.path"
             )
-        found.append(Source(name, _url(files, p), int(sizes[p] or 0)))
-    return found
+        sources.append(Source(name, _url(files, p), sizes[p] or 0))
+    return sources
 
 
 def _url(files: Any, place: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+from pmflib.json_files import parse_json
 from pmflib.store.file_digests import LIST_FILE, PLACE_DIGITS, find_changes, write_list
 from pmflib.store.leases import drop_leases, find_holder, hold_lease, list_leases, mark_draft
 from pmflib.store.private_files import close_tree, make_folder, make_root, write_file
@@ -328,7 +329,7 @@ def read_entry(root: Path, identity: str) -> Entry | None:
     """
     name = f"manifest/{identity}.json"
     try:
-        content = json.loads((root / name).read_bytes())
+        content = parse_json((root / name).read_bytes())
         checksum = content.pop("checksum")
         entry = Entry.from_json(content)
         if checksum != _sum(content):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pmflib.errors import StoreError
+from pmflib.json_files import read_json
 from pmflib.store.artefacts import (
     Reference,
     Store,
@@ -237,7 +238,7 @@ def _list_numbers(folder: Path) -> Sequence[int]:
 def _read(folder: Path, number: int) -> RunRecord:
     path = folder / _file_name(number)
     try:
-        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
+        return RunRecord.from_json(read_json(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         place = f"runs/{folder.name}/{path.name}"
         raise StoreError(
