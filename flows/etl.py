@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 
 from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
-from pmflib.running.clients import start_workers
+from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
 from tasks.count import count
 from tasks.evaluate import evaluate
@@ -34,7 +34,7 @@ def name_run() -> str:
 def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         return ingest(checked, address)
 
 
@@ -42,7 +42,7 @@ def ingest_flow(config: str) -> Reference:
 def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         return count(checked, ingest(checked, address), address)
 
 
@@ -50,7 +50,7 @@ def marginals_flow(config: str) -> Reference:
 def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
         run_to_model(checked, address, stages)
         return stages["model"]
@@ -70,7 +70,7 @@ def etl(config: str) -> dict[str, Any]:
     Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
     """
     checked = load_config(config)
-    with record_run(checked) as run, start_workers(checked.cluster) as address:
+    with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
         run_to_model(checked, address, stages)
         stages["scores"] = evaluate(

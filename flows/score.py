@@ -7,7 +7,7 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.errors import StoreError
-from pmflib.running.clients import start_workers
+from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_live
 from tasks.ingest import ingest
@@ -47,7 +47,7 @@ def score_flow(
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
     dataset = last.stages["dataset"]
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
         if data:

@@ -15,7 +15,7 @@ from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, UnreachableError
-from pmflib.running.clients import Client, find_memory_limit, open_client, start_workers
+from pmflib.running.clients import Client, find_memory_limit, open_client, use_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
@@ -62,9 +62,12 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
-    """Connect to the run's workers, or start some for this stage; yields the client and the bytes to plan with."""
+    """Connect to workers: those at an address, or the run's, which start with the first stage that works.
+
+    Yields the client and the bytes to plan with.
+    """
     with ExitStack() as stack:
-        address = address or stack.enter_context(start_workers(config.cluster))
+        address = address or stack.enter_context(use_workers(config.cluster))
         yield (
             stack.enter_context(open_client(address)),
             config.cluster.memory_limit or find_memory_limit(),

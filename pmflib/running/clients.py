@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pmflib.errors import ConfigError
@@ -47,8 +49,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     ------
     Address of the scheduler.
     """
-    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
-    if address:
+    if address := _find_scheduler(cluster):
         yield address
         return
     import dask
@@ -70,6 +71,82 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
         ) as local,
     ):
         yield local.scheduler_address
+
+
+def _find_scheduler(cluster: ClusterConfig) -> str:
+    """Address of the scheduler that runs already; empty if none is named."""
+    return os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+
+
+@dataclass
+class _RunWorkers:
+    """Workers of a run, which start when a stage first needs them.
+
+    Parameters
+    ----------
+    cluster
+        Section ``cluster`` of the configuration.
+    stack
+        Context of the run: workers end with it.
+    address
+        Of the scheduler; empty before they have started.
+    """
+
+    cluster: ClusterConfig
+    stack: ExitStack
+    address: str = ""
+
+    def start(self) -> str:
+        """Start the workers unless they are there; return the address of their scheduler."""
+        if not self.address:
+            self.address = self.stack.enter_context(start_workers(self.cluster))
+        return self.address
+
+
+_run_workers: ContextVar[_RunWorkers | None] = ContextVar("run_workers", default=None)
+
+
+@contextmanager
+def share_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Let the stages of a run share workers. They start when a stage first needs them, and end with the context.
+
+    A run that finds everything done never starts any.
+
+    Parameters
+    ----------
+    cluster
+        Section ``cluster`` of the configuration, as for `start_workers`.
+
+    Yields
+    ------
+    Address of a scheduler that runs already; empty where workers start when `use_workers` is first called.
+    """
+    with ExitStack() as stack:
+        before = _run_workers.set(_RunWorkers(cluster, stack))
+        try:
+            yield _find_scheduler(cluster)
+        finally:
+            _run_workers.reset(before)
+
+
+@contextmanager
+def use_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Use the workers of the run under way; outside `share_workers`, some that are started for this context alone.
+
+    Parameters
+    ----------
+    cluster
+        As for `start_workers`.
+
+    Yields
+    ------
+    Address of the scheduler.
+    """
+    if (shared := _run_workers.get()) is not None:
+        yield shared.start()
+        return
+    with start_workers(cluster) as address:
+        yield address
 
 
 @contextmanager
