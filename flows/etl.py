@@ -5,6 +5,7 @@ A stage whose result is in the manifest returns at once, so a flow continues whe
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from prefect import flow
@@ -12,8 +13,10 @@ from prefect.runtime import flow_run
 
 from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
+from pmflib.fitting.refit import plan_refit
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import list_records
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
@@ -21,7 +24,7 @@ from tasks.ingest import ingest
 from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
-from tasks.stage import open_store
+from tasks.stage import load_schema, open_store
 
 
 def name_run() -> str:
@@ -52,7 +55,7 @@ def fit_flow(config: str) -> Reference:
     checked = load_config(config)
     with share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
-        run_to_model(checked, address, stages)
+        run_to_model(checked, address, stages, {})
         return stages["model"]
 
 
@@ -72,23 +75,45 @@ def etl(config: str) -> dict[str, Any]:
     checked = load_config(config)
     with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
-        run_to_model(checked, address, stages)
+        run_to_model(checked, address, stages, run.facts)
         stages["scores"] = evaluate(
             checked, stages["dataset"], stages["counts"], stages["model"], address
         )
-        decision = publish(checked, stages, run.live, address)
-        run.outcome, run.reason, run.live = decision.outcome, decision.reason, decision.live
+        decision = publish(checked, stages, address)
+        run.outcome, run.reason = decision.outcome, decision.reason
+        run.live, run.before = decision.live, decision.before
         run.facts |= decision.facts
-    paths = locate_for_people(open_store(checked), decision, run.stages["dataset"])
-    return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
+    assert run.live is not None
+    paths = locate_for_people(open_store(checked), run.live, run.stages)
+    found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
+    return {**found, **run.facts, **paths}
 
 
-def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
-    """Run the stages up to the refined model; each reference is added as its stage is reached."""
+def run_to_model(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], facts: dict[str, Any]
+) -> None:
+    """Run the stages up to the refined model; each reference is added as its stage is reached, facts as they are known.
+
+    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model.
+    """
     dataset = stages["dataset"] = ingest(config, address)
     counts = stages["counts"] = count(config, dataset, address)
-    if config.model.rank == "auto":
-        stages["rank"] = select(config, dataset, counts, address)
-        config = settle(config, stages["rank"])
-    start = stages["start"] = fit(config, counts, stages.get("rank"))
+    store = open_store(config)
+    refit = plan_refit(
+        store,
+        config,
+        load_schema(config),
+        list_records(store, config.name),
+        {"dataset": dataset, "counts": counts},
+        facts.get("quality", ()),
+        datetime.now(UTC),
+    )
+    facts["refit"] = refit.to_json()
+    start = refit.start
+    if start is None:
+        if config.model.rank == "auto":
+            stages["rank"] = select(config, dataset, counts, address)
+            config = settle(config, stages["rank"])
+        start = fit(config, counts, stages.get("rank"))
+    stages["start"] = start
     stages["model"] = refine(config, dataset, counts, start, address)

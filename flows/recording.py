@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pmflib.config import PipelineConfig
@@ -34,19 +34,35 @@ class RunDraft:
         What is being done.
     live
         Model that is live; the run replaces it if its own is promoted.
+    before
+        Model that was live when the run decided about its own.
     outcome, reason
         How the run ends: "failed" until it has decided about its model.
     stages, inputs, facts
         As in `RunRecord`; stages are added as they are reached.
+    number
+        Number of the record, once it is written.
     """
 
     action: Action
     live: Reference | None
+    before: Reference | None
     outcome: Outcome = "failed"
     reason: str = ""
     stages: dict[str, Reference] = field(default_factory=dict)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+    def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
+        """Record of a run whose pipeline has this live model by now: what became live meanwhile is not undone."""
+        if self.live == self.before:
+            return replace(record, live=live)
+        if live in (self.before, self.live):
+            return record
+        now_live = "no model" if live is None else f"model {live.digest[:12]}"
+        reason = f"kept the live model: {now_live} became live while this was decided; run again to compare with it"
+        return replace(record, live=live, outcome="kept", reason=reason)
 
 
 @contextmanager
@@ -62,14 +78,15 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
 
     Yields
     ------
-    The draft, for the run to fill in.
+    The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
     """
     store, started = open_store(config), now()
     name = name_labelling(config.name) if action == "labels" else config.name
-    draft = RunDraft(action, find_live(store, name))
+    live = find_live(store, name)
+    draft = RunDraft(action, live, live)
 
     def write() -> None:
-        append_record(
+        written = append_record(
             store,
             name,
             RunRecord(
@@ -85,7 +102,10 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
                 facts=draft.facts,
                 environment=describe_environment(),
             ),
+            draft.settle,
         )
+        draft.outcome, draft.reason = written.outcome, written.reason
+        draft.live, draft.number = written.live, written.number
 
     try:
         with (
@@ -94,7 +114,7 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         ):
             yield draft
     except BaseException as error:
-        draft.outcome = "interrupted"
+        draft.outcome, draft.live = "interrupted", draft.before
         if isinstance(error, Exception):
             draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
         known = isinstance(error, PmfError)

@@ -9,6 +9,7 @@ import re
 import reprlib
 import textwrap
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -23,6 +24,7 @@ from pydantic import (
 )
 
 from pmflib.config.fold_split import FoldSplit, split_folds
+from pmflib.config.refresh_time import check_refresh, read_refresh
 from pmflib.errors import ConfigError
 from pmflib.methods import (
     CROWD_METHODS,
@@ -151,6 +153,14 @@ class ModelConfig(_Section):
             f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}"
         ),
     ] = "auto"
+    refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
+    """How long a model is refitted warm, by passes from the live model, after the last fit from scratch: days as "30d",
+    hours as "36h", weeks as "4w"; "0d" fits from scratch in every run, "never" only where it has to be."""
+
+    @property
+    def refresh_after(self) -> timedelta | None:
+        """Age of the last fit from scratch from which another is due; None is never."""
+        return read_refresh(self.refresh)
 
     @property
     def settled_rank(self) -> int:
@@ -232,6 +242,24 @@ class CrowdConfig(_Section):
         return self
 
 
+class GateConfig(_Section):
+    """When a new model replaces the live one: `docs/gate.md`.
+
+    Both predict the same hidden cells, of today's test samples and of those that the live model was judged on when it
+    was made. The new one goes live if on both it is sure not to lose more than is tolerated.
+    """
+
+    least_cells: Annotated[int, Field(ge=1)] = 100
+    """Hidden cells below which a set of samples decides nothing, whatever its error: of fewer, an error that comes once
+    in a hundred cells is as likely as not to be missed by the estimate of the error itself."""
+    standard_errors: Annotated[float, Field(gt=0)] = 2.0
+    """Standard errors of the paired gain that chance is given: two let a model that is as bad as is just tolerated pass
+    in 2.3 % of cases. Of few samples it is the quantile of Student's t of the same chance."""
+    largest_loss: Annotated[float, Field(ge=0)] = 0.02
+    """Loss that is tolerated, nats per hidden cell: 0.02 makes true answers 2 % less probable, which nobody notices,
+    and is far below what corrupted files cost. 0 lets a model go live only where it is sure to be better."""
+
+
 class ClusterConfig(_Section):
     """Where blocks are worked on. Nothing here changes the result."""
 
@@ -246,7 +274,7 @@ class ClusterConfig(_Section):
 
 
 class PipelineConfig(_Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, label log, cluster, seed."""
+    """One pipeline: source, schema, store, model, EM, evaluation, label log, gate, cluster, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Distinguishes the runs of several pipelines in one store: a file name."""
@@ -257,6 +285,7 @@ class PipelineConfig(_Section):
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     crowd: CrowdConfig = CrowdConfig()
+    gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn: starts, and what is hidden from the model."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pmflib.errors import StoreError
 from pmflib.json_files import read_json
@@ -91,12 +91,18 @@ class RunRecord:
         return cls(**fields)
 
 
+Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
+"""Last look at a record before it is written: given it and the model that is live just before it."""
+
+
 def name_labelling(name: str) -> str:
     """Name of the history of the true labels that a pipeline found; no pipeline can be called so."""
     return f"{name}@labels"
 
 
-def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
+def append_record(
+    store: Store, name: str, record: RunRecord, settle: Settle | None = None
+) -> RunRecord:
     """Write a record under the next free number of its pipeline.
 
     Parameters
@@ -107,6 +113,9 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
         Name of the pipeline.
     record
         What was done; its number is replaced.
+    settle
+        Called with the record and the model that the record before it left live; gives the record to write. What has
+        become live since the run decided is known here for certain, for a number is taken only once.
 
     Returns
     -------
@@ -118,6 +127,9 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
         number = max(_list_numbers(folder), default=0)
         while True:
             number += 1
+            if settle is not None:
+                live = _read(folder, number - 1).live if number > 1 else None
+                record = settle(record, live)
             numbered = RunRecord(**{**vars(record), "number": number})
             text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
             draft = folder / mark_draft(".record")
