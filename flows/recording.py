@@ -9,7 +9,9 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
+from pmflib.ingest.source_urls import mask_secrets
 from pmflib.store.artefacts import Reference
+from pmflib.store.lineage import list_sources
 from pmflib.store.run_records import (
     Action,
     Outcome,
@@ -80,9 +82,10 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
                 config=config.digest,
                 stages=draft.stages,
                 live=draft.live,
-                inputs=draft.inputs,
+                inputs=_mask(draft.inputs or list_sources(store, draft.stages.get("dataset"))),
                 facts=draft.facts,
                 environment=describe_environment(),
+                options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
             ),
         )
 
@@ -93,9 +96,18 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         if isinstance(error, Exception):
             draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
         known = isinstance(error, PmfError)
-        draft.reason = str(error) if known else f"{type(error).__name__}: {error}"
+        draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
         # the error of the run says more than that its record could not be written either
         with suppress(StoreError):
             write()
         raise
     write()
+
+
+def _mask(value: Any) -> Any:
+    """Plain JSON types without the secrets that URLs in them may hold."""
+    if isinstance(value, dict):
+        return {key: _mask(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    return mask_secrets(value) if isinstance(value, str) else value

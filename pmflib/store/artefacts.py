@@ -22,6 +22,8 @@ SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
 PLACE_DIGITS = 24
 """Digits of an artefact's digest that name its folder."""
+KIND_FILE = ".kind"
+"""File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
 _KIND = re.compile(r"[a-z][a-z-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -177,8 +179,21 @@ class Store:
 
     def find(self, identity: str) -> Entry | None:
         """Entry of an identity, or None if it was never published, or its content is gone."""
+        entry = self.read_entry(identity)
+        if entry is None or not entry.reference.path:
+            return entry
+        return entry if (self.root / entry.reference.path).exists() else None
+
+    def read_entry(self, identity: str) -> Entry | None:
+        """Entry of an identity as the manifest has it, whether its content is there or not.
+
+        Raises
+        ------
+        StoreError
+            If it does not read.
+        """
         try:
-            entry = Entry.from_json(
+            return Entry.from_json(
                 json.loads((self.root / "manifest" / f"{identity}.json").read_text("utf-8"))
             )
         except FileNotFoundError:
@@ -187,9 +202,6 @@ class Store:
             raise StoreError(
                 f"manifest entry {identity[:12]} is damaged ({error}); delete manifest/{identity}.json to rebuild it"
             ) from error
-        if entry.reference.path and not (self.root / entry.reference.path).exists():
-            return None
-        return entry
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in order of identity."""
@@ -237,6 +249,8 @@ class Store:
         with refuse_unwritable(self.root):
             for folder in (tmp, work):
                 folder.mkdir(parents=True, exist_ok=True)
+            if not (work / KIND_FILE).exists():
+                (work / KIND_FILE).write_text(kind, "utf-8")
             try:
                 summary = dict(write(tmp, work))
                 digest = digest_tree(tmp)
