@@ -18,7 +18,8 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SchemaError, SourceError, StoreError
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.quarantine import QuarantineWriter, raw_text
-from pmflib.ingest.spills import find_levels, read_bucket
+from pmflib.ingest.spill_levels import find_levels
+from pmflib.ingest.spills import Spill
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
@@ -146,13 +147,14 @@ def _read_rows(
     for spill, name in zip(spills, names, strict=True):
         levels = find_levels(spill, schema)
         whole_schema = {} if levels is not None else {"schema": schema.digest}
-        table, metadata = read_bucket(spill, bucket, {"layout": layout, **whole_schema})
+        opened = Spill(spill, {"layout": layout, **whole_schema})
+        table = opened.read_bucket(bucket)
         if levels is not None:
             place = table.schema.get_field_index("level")
             held = pa.array(levels[table["level"].to_numpy()], pa.int32())
             table = table.set_column(place, table.schema.field(place), held)
-        if metadata.get("time", "None") != "None":
-            formats.setdefault(metadata["time"], name)
+        if (written := opened.metadata.get("time", "None")) != "None":
+            formats.setdefault(written, name)
         tables.append(table)
     if len(formats) > 1:
         raise SourceError(
@@ -285,8 +287,8 @@ def _describe_rows(
 def _duplicate_error(
     rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
 ) -> SchemaError:
-    """Name the first duplicate, and a row it collides with."""
-    place = int(lost.min())
+    """Name the first duplicate in the order of the files, and a row it collides with."""
+    place = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
     twins = np.ones(rows.numbers.size, np.bool_)
     for key in keys:
         twins &= key == key[place]
@@ -295,7 +297,8 @@ def _duplicate_error(
         twins &= rows.values >= 0
     other = int(np.flatnonzero(twins)[0])
     first, second = (
-        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}" for p in sorted((place, other))
+        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}"
+        for p in sorted((place, other), key=lambda p: (rows.files[p], rows.numbers[p]))
     )
     what = (
         "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"

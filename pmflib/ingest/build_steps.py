@@ -13,14 +13,14 @@ from pmflib.ingest.assembly import assemble_bucket
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
-from pmflib.ingest.spills import write_levels
+from pmflib.ingest.spill_levels import write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
-# 2: a dataset names the rows of its partitions that are superseded
-VERSION = 2
+# 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
+VERSION = 3
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
 
 

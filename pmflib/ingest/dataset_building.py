@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from pmflib.config import PipelineConfig
 from pmflib.ingest.accounts import combine_accounts
+from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes
 from pmflib.ingest.build_steps import (
     VERSION,
     BuildJob,
@@ -18,7 +19,6 @@ from pmflib.ingest.build_steps import (
 )
 from pmflib.ingest.quarantine import merge_quarantines
 from pmflib.ingest.sources import digest_source, find_sources
-from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.running.worker_messages import listen_to_counts

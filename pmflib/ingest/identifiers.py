@@ -51,6 +51,11 @@ def read_identifiers(column: pa.Array) -> Identifiers:
     return Identifiers(texts, mix_hashes(hashes), (marks & EMPTY).astype(np.bool_), undecodable)
 
 
+def hash_identifiers(texts: pa.BinaryArray) -> HashArray:
+    """Hashes of identifiers as `read_identifiers` gives them: uint64 of shape (n_rows,)."""
+    return mix_hashes(_hash(texts)[0])
+
+
 def as_binary(column: pa.Array) -> pa.BinaryArray:
     """Texts of a column as binary; null and not-a-number are empty."""
     if pa.types.is_dictionary(column.type):
