@@ -16,6 +16,7 @@ from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
+from pmflib.store.file_digests import check_artefact
 
 OPTIONS = {
     "source.path": "PATH",
@@ -172,6 +173,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 def _hand_over(found: Path, output: Path) -> None:
     """Copy labels and workers from the store to the folder that was named."""
+    check_artefact(found)
     shutil.rmtree(output / "labels", ignore_errors=True)
     shutil.copytree(found / "labels", output / "labels")
     shutil.copyfile(found / "workers.parquet", output / "workers.parquet")

@@ -19,6 +19,7 @@ from pmflib.ingest.sources import Source, digest_source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import read_checked
 
 VERSION = 1
 """Version of the artefact: raised when its content changes."""
@@ -58,7 +59,7 @@ class Census:
     @staticmethod
     def load(path: Path) -> Census:
         """Read what `save` wrote."""
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(read_checked(path))
         return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.schema.variable import as_text
+from pmflib.store.file_digests import check_file
 
 REASONS = (
     "ragged",
@@ -126,6 +127,7 @@ def merge_quarantines(paths: Sequence[Path], out: Path) -> int:
     n_rows = 0
     with pq.ParquetWriter(out, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for path in paths:
+            check_file(path)
             for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
                 writer.write_batch(batch.cast(QUARANTINE_SCHEMA))
                 n_rows += batch.num_rows

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+from pmflib.store.file_digests import LIST_FILE, PLACE_DIGITS, find_changes, write_list
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
-PLACE_DIGITS = 24
-"""Digits of an artefact's digest that name its folder."""
 KIND_FILE = ".kind"
 """File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
 _KIND = re.compile(r"[a-z][a-z-]*")
@@ -182,7 +181,7 @@ class Store:
         entry = self.read_entry(identity)
         if entry is None or not entry.reference.path:
             return entry
-        return entry if (self.root / entry.reference.path).exists() else None
+        return entry if (self.root / entry.reference.path / LIST_FILE).exists() else None
 
     def read_entry(self, identity: str) -> Entry | None:
         """Entry of an identity as the manifest has it, whether its content is there or not.
@@ -253,7 +252,7 @@ class Store:
                 (work / KIND_FILE).write_text(kind, "utf-8")
             try:
                 summary = dict(write(tmp, work))
-                digest = digest_tree(tmp)
+                digest = write_list(tmp)
                 reference = Reference(kind, identity, digest)
                 self._publish(tmp, reference)
             finally:
@@ -299,7 +298,7 @@ class Store:
             if not target.is_dir():
                 raise
             # another run published the same content first: names are digests, so this is the same, unless damaged since
-            if digest_tree(target) != reference.digest:
+            if not _is_whole(target):
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
@@ -320,14 +319,12 @@ def identify(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_tree(path: Path) -> str:
-    """SHA-256 of a folder: of the relative name and the content of every file, in order of name."""
-    total = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        total.update(file.relative_to(path).as_posix().encode() + b"\0")
-        with file.open("rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()
+def _is_whole(folder: Path) -> bool:
+    """Whether an artefact still holds what it was published with."""
+    try:
+        return not find_changes(folder)
+    except StoreError:
+        return False
 
 
 def replace_file(path: Path, content: bytes) -> None:

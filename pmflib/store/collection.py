@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.store.artefacts import (
-    PLACE_DIGITS,
     Entry,
     Store,
     mark_draft,
     refuse_unwritable,
 )
+from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.retention import (
     RESULTS,

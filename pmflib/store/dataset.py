@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import read_checked
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block
 
 SAMPLES = "samples"
@@ -131,9 +132,9 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
     """
     file = store.locate(dataset) / "dataset.json"
     try:
-        return [
-            Reference.from_json(item) for item in json.loads(file.read_text("utf-8"))["partitions"]
-        ]
+        return [Reference.from_json(item) for item in json.loads(read_checked(file))["partitions"]]
+    except StoreError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
@@ -176,7 +177,9 @@ def list_dataset_blocks(
 
 def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
     try:
-        return pq.read_table(store.locate(dataset) / name)
+        return pq.read_table(pa.BufferReader(read_checked(store.locate(dataset) / name)))
+    except StoreError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pmflib.store.artefacts import Store, digest_tree
+from pmflib.store.artefacts import Store
+from pmflib.store.file_digests import digest_tree
 
 
 def find_damage(store: Store) -> tuple[int, list[Path]]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.errors import StoreError
+from pmflib.store.file_digests import check_files
 
 if TYPE_CHECKING:
     # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
@@ -173,13 +174,16 @@ def refuse_damage(path: Path) -> Iterator[None]:
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     """Open a group for reading, or ("a") for its one writer.
 
+    Metadata of a group in an artefact are checked here; a chunk is checked by a checksum of its own when it is read.
+
     Raises
     ------
     StoreError
-        If there is no Zarr group at the path.
+        If there is no Zarr group at the path, or its metadata are not those that were published.
     """
     import zarr
 
+    check_files(path, "zarr.json")
     with suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here: Zarr's error cannot be pickled, and as its context nor could this one

@@ -20,7 +20,8 @@ import psutil
 from pmflib.config import load_config
 from pmflib.em.checkpoint import load_state
 from pmflib.schema import Schema, Variable
-from pmflib.store.artefacts import Reference, Store, digest_tree
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import digest_tree
 from pmflib.store.run_records import find_last_run
 from pmflib.synthetic.datasets import write_rating_log, write_survey
 from pmflib.synthetic.planted_models import planted_factors

@@ -3,13 +3,15 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, digest_tree, identify, mark_draft, replace_file
+from pmflib.store.artefacts import Reference, Store, identify, mark_draft, replace_file
+from pmflib.store.file_digests import LIST_FILE, digest_tree
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 
@@ -146,14 +148,20 @@ def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
 
 def test_find__missing_content_is_built_again(store):
     entry = build(store)
-    (store.locate(entry.reference) / "deep" / "text").unlink()
-    (store.locate(entry.reference) / "deep").rmdir()
-    store.locate(entry.reference).rmdir()
+    shutil.rmtree(store.locate(entry.reference))
     assert store.find(entry.reference.identity) is None
     with pytest.raises(StoreError, match=r"thing .* is not in store .*; run the pipeline again"):
         store.locate(entry.reference)
     assert build(store) == entry
     assert store.locate(entry.reference).is_dir()
+
+
+def test_find__content_without_its_list_is_built_again(store):
+    entry = build(store)
+    (store.locate(entry.reference) / LIST_FILE).unlink()
+    assert store.find(entry.reference.identity) is None
+    assert build(store) == entry
+    assert (store.locate(entry.reference) / LIST_FILE).exists()
 
 
 def test_build__damaged_content_is_replaced_when_it_is_built_again(store):
