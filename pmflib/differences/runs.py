@@ -152,7 +152,7 @@ def _open(
     for record in runs:
         reference = record.stages.get(stage)
         if reference is None:
-            missing.append(f"run {record.number} has no {stage}: it was {record.outcome} before")
+            missing.append(f"run {record.number}, which ended {record.outcome!r}, has no {stage}")
             continue
         try:
             opened.append(load(store.locate(reference) / name))

@@ -24,14 +24,14 @@ RESULTS = frozenset({"predictions", "answers", "scores"})
 """Kinds of artefacts that answer a person or judge a model, and that no run needs: they are kept by age."""
 
 
+def is_needed(entry: Entry, reference: Reference) -> bool:
+    """Whether an input is kept together with an artefact: all are but those of ``FROM_EARLIER_RUNS``."""
+    return (entry.reference.kind, reference.kind) not in FROM_EARLIER_RUNS
+
+
 def list_needed(entry: Entry) -> list[Reference]:
-    """Inputs that an artefact is kept together with: all but those of ``FROM_EARLIER_RUNS``."""
-    kind = entry.reference.kind
-    return [
-        reference
-        for reference in entry.inputs.values()
-        if (kind, reference.kind) not in FROM_EARLIER_RUNS
-    ]
+    """Inputs that are kept together with an artefact."""
+    return [reference for reference in entry.inputs.values() if is_needed(entry, reference)]
 
 
 def reach(entries: Mapping[str, Entry], roots: Iterable[str]) -> set[str]:
