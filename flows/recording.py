@@ -10,7 +10,8 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
 from pmflib.ingest.source_urls import mask_secrets
-from pmflib.store.artefacts import Reference
+from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import list_sources
 from pmflib.store.run_records import (
     Action,
@@ -89,19 +90,22 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
             ),
         )
 
-    try:
-        yield draft
-    except BaseException as error:
-        draft.outcome = "interrupted"
-        if isinstance(error, Exception):
-            draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
-        known = isinstance(error, PmfError)
-        draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
-        # the error of the run says more than that its record could not be written either
-        with suppress(StoreError):
-            write()
-        raise
-    write()
+    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    with hold_lease(store, f"{action} of pipeline {config.name}"):
+        try:
+            with refuse_unwritable(store.root):
+                yield draft
+        except BaseException as error:
+            draft.outcome = "interrupted"
+            if isinstance(error, Exception):
+                draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
+            known = isinstance(error, PmfError)
+            draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
+            # the error of the run says more than that its record could not be written either
+            with suppress(StoreError):
+                write()
+            raise
+        write()
 
 
 def _mask(value: Any) -> Any:

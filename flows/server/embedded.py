@@ -14,6 +14,7 @@ from types import TracebackType
 from flows.server.run_history import wait_until_stored
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import refuse_unwritable
+from pmflib.store.private_files import make_folder, make_root
 
 START_SECONDS = 120.0
 """Longest wait for the server to answer, seconds."""
@@ -116,10 +117,13 @@ class PrefectApi:
 
     def _start(self) -> None:
         with refuse_unwritable(self.home.parent):
-            self.home.mkdir(parents=True, exist_ok=True)
+            make_root(self.home.parent)
+            make_folder(self.home)
         root = str(Path(__file__).resolve().parents[2])
         # -P: a prefect.py in the user's folder must not be taken for Prefect.
         command = [sys.executable, "-P", "-c", _LAUNCH, root, str(self.home)]
+        mode = self.home.stat().st_mode
+        (self.home / "server.log").touch(mode & 0o666)
         with refuse_unwritable(self.home.parent), open(self.home / "server.log", "ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -127,6 +131,7 @@ class PrefectApi:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                umask=0o777 & ~mode,
                 # Ctrl-C in the terminal is for the flow, not for the server that is to record it.
                 start_new_session=True,
             )

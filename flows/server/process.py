@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ def build_database(path: Path) -> None:
     """
     if path.exists():
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         _migrate(draft)
         with contextlib.suppress(FileExistsError):

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.store.artefacts import replace_file
+from pmflib.store.private_files import make_folder
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -21,7 +22,7 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     np.savez(buffer, allow_pickle=False, **arrays)
     while True:
         # another run of the same work removes the folder when it is done first, be it between these two lines
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
             replace_file(path, buffer.getvalue())
         except FileNotFoundError:

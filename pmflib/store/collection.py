@@ -14,11 +14,11 @@ from typing import Any
 from pmflib.store.artefacts import (
     Entry,
     Store,
-    mark_draft,
+    read_entry,
     refuse_unwritable,
 )
 from pmflib.store.file_digests import PLACE_DIGITS
-from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.leases import hold_lease, list_leases, mark_draft
 from pmflib.store.retention import (
     RESULTS,
     KeptRuns,
@@ -250,7 +250,7 @@ def _read_manifest(store: Store) -> dict[str, _Held]:
         with suppress(FileNotFoundError):
             # before it is read: a touch in between must show later
             touched = path.stat().st_mtime_ns
-            entry = store.read_entry(path.stem)
+            entry = read_entry(store.root, path.stem)
             if entry is not None:
                 held[path.stem] = _Held(entry, touched)
     return held

@@ -17,10 +17,11 @@ from pmflib.errors import StoreError
 from pmflib.store.artefacts import (
     Reference,
     Store,
-    mark_draft,
     refuse_unwritable,
     sync_file,
 )
+from pmflib.store.leases import hold_lease, mark_draft
+from pmflib.store.private_files import make_folder, write_file
 
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
@@ -125,8 +126,8 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
     The record with its number. Of two runs that end together, each has a number of its own.
     """
     folder = store.root / "runs" / name
-    with refuse_unwritable(store.root):
-        folder.mkdir(parents=True, exist_ok=True)
+    with refuse_unwritable(store.root), hold_lease(store, f"record of {name}"):
+        make_folder(folder)
         number = max(_list_numbers(folder), default=0)
         while True:
             number += 1
@@ -134,7 +135,7 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
             text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
             draft = folder / mark_draft(".record")
             try:
-                draft.write_bytes(text.encode())
+                write_file(draft, text.encode())
                 sync_file(draft)
                 # a link, unlike a rename, never replaces the record of another run
                 os.link(draft, folder / _file_name(number))

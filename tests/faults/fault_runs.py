@@ -219,11 +219,11 @@ def frozen(process: psutil.Process) -> Iterator[None]:
 
 
 def list_kinds(store: Path) -> dict[str, dict[str, int]]:
-    """Manifest entries by kind: time of writing by identity."""
+    """Manifest entries by kind: file number by identity, another one for an entry that is written again."""
     kinds: dict[str, dict[str, int]] = {}
     for path in (store / "manifest").glob("*.json"):
         kind = json.loads(path.read_text())["reference"]["kind"]
-        kinds.setdefault(kind, {})[path.stem] = path.stat().st_mtime_ns
+        kinds.setdefault(kind, {})[path.stem] = path.stat().st_ino
     return kinds
 
 

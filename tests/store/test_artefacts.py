@@ -2,16 +2,19 @@ import hashlib
 import json
 import multiprocessing
 import os
-import re
+import platform
 import shutil
 import subprocess
 import sys
+import time
+import uuid
 
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, identify, mark_draft, replace_file
+from pmflib.store.artefacts import Reference, Store, identify, replace_file
 from pmflib.store.file_digests import LIST_FILE, digest_tree
+from pmflib.store.leases import LEASE_SECONDS, hold_lease, mark_draft
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 
@@ -120,8 +123,12 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
     assert done.returncode == 9
     assert len(list((store.root / "tmp").iterdir())) == 1
     assert list(store.entries()) == []
+    # its lease is young: it could be at work on another machine
+    assert store.drop_leftovers() == 0
+    age_leases(store.root, LEASE_SECONDS)
     assert store.drop_leftovers() == 1
     assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.root / "leases").iterdir()) == []
 
     def resume(folder, work):
         assert (work / "checkpoint").read_text() == "1"
@@ -130,20 +137,52 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
     build(store, write=resume)
 
 
+def age_leases(root, seconds):
+    for path in (root / "leases").iterdir():
+        then = path.stat().st_mtime - seconds
+        os.utime(path, (then, then))
+
+
+def forge_draft(store):
+    """Give the draft of a process in another container with this one's host name and process id, and its lease."""
+    holder = uuid.uuid4().hex
+    draft = store.root / "tmp" / f"samples-{holder}-01234567"
+    draft.mkdir()
+    lease = store.root / "leases" / f"{holder}-76543210"
+    facts = {
+        "purpose": "",
+        "host": platform.node(),
+        "process": os.getpid(),
+        "started": time.time(),
+    }
+    lease.write_text(json.dumps(facts))
+    return draft, lease
+
+
 def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
     tmp = store.root / "tmp"
-    live = tmp / mark_draft("pair-counts")
-    dead = tmp / live.name.replace(f".{os.getpid()}-", ".4999999-")
-    elsewhere = tmp / re.sub(r"-[0-9a-f]{8}\.", "-0123abcd.", dead.name)
-    for folder in (live, dead, elsewhere):
-        folder.mkdir()
-    for foreign in (".DS_Store", "notes-x-y", "README"):
-        (tmp / foreign).write_text("")
+    with hold_lease(store, "test"):
+        mine = tmp / mark_draft("pair-counts")
+        mine.mkdir()
+        theirs, young = forge_draft(store)
+        dead, old = forge_draft(store)
+        killed, gone = forge_draft(store)
+        then = time.time() - LEASE_SECONDS - 1
+        os.utime(old, (then, then))
+        gone.unlink()
+        for foreign in (".DS_Store", "notes-x-y", "README"):
+            (tmp / foreign).write_text("")
+        assert store.drop_leftovers() == 2
+        assert mine.exists()
+        assert theirs.exists()
+        assert young.exists()
+        assert not dead.exists()
+        assert not old.exists()
+        assert not killed.exists()
+        assert len(list(tmp.iterdir())) == 5
+    # this process has given up its lease, and does not work here any more
     assert store.drop_leftovers() == 1
-    assert live.exists()
-    assert not dead.exists()
-    assert elsewhere.exists()
-    assert len(list(tmp.iterdir())) == 5
+    assert not mine.exists()
 
 
 def test_find__missing_content_is_built_again(store):
