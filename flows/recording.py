@@ -9,8 +9,10 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
+from pmflib.ingest.source_urls import mask_secrets
 from pmflib.store.artefacts import Reference, refuse_unwritable
 from pmflib.store.leases import hold_lease
+from pmflib.store.lineage import list_sources
 from pmflib.store.run_records import (
     Action,
     Outcome,
@@ -98,29 +100,38 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
                 config=config.digest,
                 stages=draft.stages,
                 live=draft.live,
-                inputs=draft.inputs,
+                inputs=_mask(draft.inputs or list_sources(store, draft.stages.get("dataset"))),
                 facts=draft.facts,
                 environment=describe_environment(),
+                options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
             ),
             draft.settle,
         )
         draft.outcome, draft.reason = written.outcome, written.reason
         draft.live, draft.number = written.live, written.number
 
-    try:
-        with (
-            refuse_unwritable(store.root),
-            hold_lease(store, f"{action} of pipeline {config.name}"),
-        ):
-            yield draft
-    except BaseException as error:
-        draft.outcome, draft.live = "interrupted", draft.before
-        if isinstance(error, Exception):
-            draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
-        known = isinstance(error, PmfError)
-        draft.reason = str(error) if known else f"{type(error).__name__}: {error}"
-        # the error of the run says more than that its record could not be written either
-        with suppress(StoreError):
-            write()
-        raise
-    write()
+    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    with hold_lease(store, f"{action} of pipeline {config.name}"):
+        try:
+            with refuse_unwritable(store.root):
+                yield draft
+        except BaseException as error:
+            draft.outcome, draft.live = "interrupted", draft.before
+            if isinstance(error, Exception):
+                draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
+            known = isinstance(error, PmfError)
+            draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
+            # the error of the run says more than that its record could not be written either
+            with suppress(StoreError):
+                write()
+            raise
+        write()
+
+
+def _mask(value: Any) -> Any:
+    """Plain JSON types without the secrets that URLs in them may hold."""
+    if isinstance(value, dict):
+        return {key: _mask(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    return mask_secrets(value) if isinstance(value, str) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,6 +64,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.fact_tables import make_labels_table, make_table
     from pmflib.store.run_records import find_last_run, find_live, name_labelling
+    from pmflib.store.unfinished import list_unfinished
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -70,7 +72,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     kinds: dict[str, int] = {}
     for entry in store.entries():
         kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
-    under_way = sorted(path.name[:12] for path in (store.root / "work").iterdir())
+    unfinished = list_unfinished(store)
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, Any] = {}
     if last is not None and live is not None:
@@ -83,12 +85,13 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     known = last or labelling
     current = known is not None and known.config == checked.digest
     if as_json:
-        held = {"artefacts": kinds, "unfinished": under_way}
+        held = {"artefacts": kinds, "unfinished": [asdict(work) for work in unfinished]}
         print_json({**held, "run": facts, "labels": labels, "current": current})
         return
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
-    if under_way:
-        out.print(f"Unfinished work, resumed by the same command: {', '.join(under_way)}")
+    for work in unfinished:
+        what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
+        out.print(f"Unfinished: {what} (UTC); the same command goes on with it", highlight=False)
     if labels:
         out.print(make_labels_table(labels))
         out.print(f"  {labels['path']}", markup=False, highlight=False)

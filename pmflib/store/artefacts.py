@@ -23,6 +23,8 @@ from pmflib.store.private_files import close_tree, make_folder, make_root, write
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
+KIND_FILE = ".kind"
+"""File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
 _KIND = re.compile(r"[a-z][a-z-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -250,6 +252,8 @@ class Store:
             tmp = self.root / "tmp" / mark_draft(kind)
             for folder in (tmp, work):
                 make_folder(folder)
+            if not (work / KIND_FILE).exists():
+                (work / KIND_FILE).write_text(kind, "utf-8")
             try:
                 summary = dict(write(tmp, work))
                 digest = write_list(tmp)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
+from pmflib.store.retention import is_needed
 
 
 @dataclass(frozen=True)
@@ -19,42 +21,74 @@ class Step:
         Edges between the result and this artefact.
     role
         Role of the artefact among the inputs of the one made from it; "" for the result.
+    reference
+        The artefact.
     entry
-        Its manifest entry.
+        Its manifest entry; None for an artefact of an earlier run that `pmf gc` has collected.
     again
         Whether an earlier step is the same artefact: its inputs are not listed again.
     """
 
     depth: int
     role: str
-    entry: Entry
+    reference: Reference
+    entry: Entry | None
     again: bool
 
 
-def trace(store: Store, reference: Reference) -> Iterator[Step]:
+def trace(store: Store, reference: Reference, *, earlier: bool = True) -> Iterator[Step]:
     """Walk from a result back to the raw files, inputs after what is made from them.
+
+    Parameters
+    ----------
+    store
+        The store.
+    reference
+        The result.
+    earlier
+        Whether to go on to inputs from earlier runs: see ``FROM_EARLIER_RUNS``.
 
     Raises
     ------
     StoreError
-        If an entry on the way is missing.
+        If an entry on the way is missing that no collection may have taken.
     """
     listed: set[str] = set()
-    waiting: list[tuple[int, str, Reference]] = [(0, "", reference)]
+    waiting: list[tuple[int, str, Reference, bool]] = [(0, "", reference, True)]
     while waiting:
-        depth, role, current = waiting.pop()
+        depth, role, current, needed = waiting.pop()
         entry = store.find(current.identity)
-        if entry is None:
+        if entry is None and needed:
             raise StoreError(
                 f"{current.kind} {current.digest[:12]} is not in the manifest: its lineage is broken; "
                 "run the pipeline again"
             )
         again = current.identity in listed
-        yield Step(depth, role, entry, again)
-        if not again:
-            listed.add(current.identity)
-            inputs = sorted(entry.inputs.items(), reverse=True)
-            waiting += [(depth + 1, name, parent) for name, parent in inputs]
+        yield Step(depth, role, current, entry, again)
+        if entry is None or again:
+            continue
+        listed.add(current.identity)
+        for name, parent in sorted(entry.inputs.items(), reverse=True):
+            of_this_run = is_needed(entry, parent)
+            if of_this_run or earlier:
+                # what an artefact of an earlier run lacks may have been collected as well
+                waiting.append((depth + 1, name, parent, of_this_run and needed))
+
+
+def list_sources(store: Store, reference: Reference | None) -> list[dict[str, Any]]:
+    """Raw files that an artefact holds the rows of: name, digest and bytes of each, by name; none of no artefact."""
+    if reference is None:
+        return []
+    found = [
+        {
+            "name": step.entry.options["name"],
+            "digest": step.reference.digest,
+            "bytes": step.entry.summary.get("bytes", 0),
+        }
+        for step in trace(store, reference, earlier=False)
+        if step.entry is not None and step.reference.kind == SOURCE and not step.again
+    ]
+    return sorted(found, key=lambda file: str(file["name"]))
 
 
 def find_reference(store: Store, prefix: str) -> Reference:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, digest_tree
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import digest_tree
 from pmflib.store.run_records import RunRecord
 
 Standing = Literal["live", "past", "rejected", "held back", "undecided"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -23,12 +24,15 @@ from pmflib.store.artefacts import (
 from pmflib.store.leases import hold_lease, mark_draft
 from pmflib.store.private_files import make_folder, write_file
 
-Action = Literal["run", "labels", "promote", "rollback", "erase"]
+Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
 
 Outcome = Literal["promoted", "kept", "unchanged", "held back", "failed", "interrupted", "done"]
 """How a run ended. Promoted: its model is live. Kept: the model before it stays live. Unchanged: nothing was new. Held
 back: by a guard of quality. Done: a command without a model of its own."""
+
+COLLECTIONS = "@gc"
+"""Name of the history of what `pmf gc` took out of a store; no pipeline can be called so."""
 
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
@@ -57,7 +61,9 @@ class RunRecord:
     facts
         Plain JSON types: rows, scores of the new and of the live model, findings about quality, ...
     environment
-        Host, Python, and versions of ``PACKAGES``.
+        Host, Python, versions of ``PACKAGES``, and the commit of pmflib where it runs from a checkout.
+    options
+        The configuration, resolved: every option of every section, secrets in URLs masked.
     number
         Place in the history of the pipeline, from 1; 0 before it is written.
     """
@@ -73,6 +79,7 @@ class RunRecord:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     number: int = 0
 
     @property
@@ -98,6 +105,13 @@ Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
 def name_labelling(name: str) -> str:
     """Name of the history of the true labels that a pipeline found; no pipeline can be called so."""
     return f"{name}@labels"
+
+
+def list_histories(store: Store) -> list[str]:
+    """Names under which a store holds records of runs: of pipelines, and of their labels; not of collections."""
+    folder = store.root / "runs"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [name for name in names if name != COLLECTIONS and (folder / name).is_dir()]
 
 
 def append_record(
@@ -156,6 +170,11 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     """
     folder = store.root / "runs" / name
     return [_read(folder, number) for number in sorted(_list_numbers(folder))]
+
+
+def locate_record(store: Store, name: str, number: int) -> Path:
+    """File of a record."""
+    return store.root / "runs" / name / _file_name(number)
 
 
 def find_record(store: Store, name: str, number: int) -> RunRecord:
@@ -223,12 +242,38 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
 
 
 def describe_environment() -> dict[str, str]:
-    """Host, Python, and versions of the packages that results depend on."""
+    """Host, Python, versions of the packages that results depend on, and the commit of a checkout."""
+    commit = _find_commit()
     return {
         "host": platform.node(),
         "python": platform.python_version(),
         **{package: version(package) for package in PACKAGES},
+        **({"commit": commit} if commit else {}),
     }
+
+
+def _find_commit() -> str:
+    """Commit of the checkout that pmflib runs from, "-dirty" after it where files were changed; "" without one."""
+    root = Path(__file__).parents[2]
+    # an installed package may lie inside the checkout of somebody else's project
+    if not (root / ".git").exists():
+        return ""
+    words = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        # without git, or in a checkout that is another user's: the version says the rest
+        return ""
+    return found.stdout.strip()
 
 
 def now() -> str:
