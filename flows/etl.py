@@ -14,6 +14,7 @@ from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import find_last_run
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
@@ -79,13 +80,20 @@ def etl(config: str) -> dict[str, Any]:
         decision = publish(checked, stages, run.live, address)
         run.outcome, run.reason, run.live = decision.outcome, decision.reason, decision.live
         run.facts |= decision.facts
-    paths = locate_for_people(open_store(checked), decision, run.stages["dataset"])
+    paths = locate_for_people(open_store(checked), decision)
     return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
+
+
+def find_base(config: PipelineConfig) -> dict[str, Reference]:
+    """References by stage of the last complete run, for the next one to build upon; none if there is no such run."""
+    last = find_last_run(open_store(config), config.name)
+    return {} if last is None else last.stages
 
 
 def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
     """Run the stages up to the refined model; each reference is added as its stage is reached."""
-    dataset = stages["dataset"] = ingest(config, address)
+    base = find_base(config)
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
     counts = stages["counts"] = count(config, dataset, address)
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)

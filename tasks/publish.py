@@ -9,7 +9,6 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import QUARANTINE
 from pmflib.store.run_records import Outcome
 from tasks.evaluate import evaluate
 from tasks.stage import open_store, stage
@@ -102,12 +101,9 @@ def _choose(
     return "kept", live, f"kept the live model: the new one has {gain:+.5f} nats per hidden cell"
 
 
-def locate_for_people(store: Store, decision: Decision, dataset: Reference) -> dict[str, str]:
-    """Paths of the live model and of the quarantine, if any; no record holds them, for a store may be moved."""
-    paths = {"live": str(store.locate(decision.live) / "model")}
-    if decision.facts["rows"].get("rows_quarantined"):
-        paths["quarantine"] = str(store.locate(dataset) / QUARANTINE)
-    return paths
+def locate_for_people(store: Store, decision: Decision) -> dict[str, str]:
+    """Path of the live model; no record holds it, for a store may be moved."""
+    return {"live": str(store.locate(decision.live) / "model")}
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:
