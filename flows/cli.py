@@ -17,6 +17,7 @@ from flows.commands.crowd import crowd
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
+from flows.commands.quarantine import quarantine
 from flows.commands.run import demo, run, status
 from flows.console import err
 from pmflib.errors import (
@@ -39,7 +40,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, demo, infer, status, score, query, history, diff, log, verify, gc, crowd):
+for verb in (
+    run,
+    demo,
+    infer,
+    status,
+    score,
+    query,
+    history,
+    diff,
+    log,
+    verify,
+    gc,
+    quarantine,
+    crowd,
+):
     app.command()(verb)
 
 EXIT_CODES: dict[type[PmfError], int] = {

@@ -49,5 +49,10 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
         out.print(table)
     out.print(f"\nLive model: {facts['reason']}")
     out.print(f"  {facts['live']}", markup=False, highlight=False)
-    if "quarantine" in facts:
-        out.print(f"Quarantined rows: {facts['quarantine']}", markup=False, highlight=False)
+    show_quarantine(facts)
+
+
+def show_quarantine(facts: dict[str, Any]) -> None:
+    """Say how rejected rows can be read, if there are any."""
+    if n_rows := facts["rows"].get("rows_quarantined"):
+        out.print(f"Quarantined rows: {n_rows:,}; `pmf quarantine` writes them to a Parquet file")

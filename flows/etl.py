@@ -16,7 +16,7 @@ from pmflib.config import PipelineConfig, load_config
 from pmflib.fitting.refit import plan_refit
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import list_records
+from pmflib.store.run_records import find_last_run, list_records
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
@@ -84,9 +84,15 @@ def etl(config: str) -> dict[str, Any]:
         run.live, run.before = decision.live, decision.before
         run.facts |= decision.facts
     assert run.live is not None
-    paths = locate_for_people(open_store(checked), run.live, run.stages)
+    paths = locate_for_people(open_store(checked), run.live)
     found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
     return {**found, **run.facts, **paths}
+
+
+def find_base(config: PipelineConfig) -> dict[str, Reference]:
+    """References by stage of the last complete run, for the next one to build upon; none if there is no such run."""
+    last = find_last_run(open_store(config), config.name)
+    return {} if last is None else last.stages
 
 
 def run_to_model(
@@ -96,7 +102,8 @@ def run_to_model(
 
     A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model.
     """
-    dataset = stages["dataset"] = ingest(config, address)
+    base = find_base(config)
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
     counts = stages["counts"] = count(config, dataset, address)
     store = open_store(config)
     refit = plan_refit(

@@ -13,7 +13,10 @@ from tasks.stage_progress import report
 
 @stage(name="ingest")
 def ingest(
-    config: PipelineConfig, address: str = "", censuses: Mapping[str, Reference] | None = None
+    config: PipelineConfig,
+    address: str = "",
+    censuses: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
 ) -> Reference:
     """Encode all sources, quarantine what does not fit, and cut samples into partitions.
 
@@ -25,6 +28,8 @@ def ingest(
         Dask scheduler of the run; empty starts workers for this stage.
     censuses
         For label logs, the census of each file, as `tasks.census.census` gives them.
+    base
+        Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
 
     Returns
     -------
@@ -43,7 +48,7 @@ def ingest(
     def build() -> Entry:
         with open_workers(config, address) as (client, _):
             return build_dataset(
-                client, store, config, schema, censuses=censuses, on_step=_report_rows
+                client, store, config, schema, censuses=censuses, base=base, on_step=_report_rows
             )
 
     return publish_entry(build).reference

@@ -8,7 +8,6 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import QUARANTINE
 from pmflib.store.run_records import Outcome, find_live
 from tasks.compare import pass_gate
 from tasks.evaluate import evaluate
@@ -86,14 +85,9 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     return Decision(outcome, reason, chosen, live, facts)
 
 
-def locate_for_people(
-    store: Store, live: Reference, stages: Mapping[str, Reference]
-) -> dict[str, str]:
-    """Paths of the live model and of the quarantine, if any; no record holds them, for a store may be moved."""
-    paths = {"live": str(store.locate(live) / "model")}
-    if _summary(store, stages["dataset"]).get("rows_quarantined"):
-        paths["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
-    return paths
+def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
+    """Path of the live model; no record holds it, for a store may be moved."""
+    return {"live": str(store.locate(live) / "model")}
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.commands.infer import relate
-from flows.console import AsJson, orchestrated, out, print_json
+from flows.console import AsJson, orchestrated, out, print_json, show_quarantine
 from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
@@ -123,8 +123,7 @@ def crowd(
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
         out.print(f"{key}: {facts[key]}", markup=False, highlight=False)
     out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}", markup=False)
-    if "quarantine" in facts:
-        out.print(f"Quarantined rows: {facts['quarantine']}", markup=False, highlight=False)
+    show_quarantine(facts)
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> None:

@@ -70,3 +70,8 @@ def make_keys(hashes: HashArray, n_buckets: int) -> HashArray:
 def find_buckets(keys: HashArray) -> HashArray:
     """Bucket of each key."""
     return keys >> np.uint64(HASH_BITS)
+
+
+def list_keys(bucket: int) -> tuple[int, int]:
+    """First and last key that samples of a bucket may have."""
+    return bucket << HASH_BITS, ((bucket + 1) << HASH_BITS) - 1

@@ -8,23 +8,31 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pmflib.config import PipelineConfig
-from pmflib.ingest.accounts import combine_accounts
-from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes
+from pmflib.ingest.accounts import carry_account, combine_accounts
+from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes, list_keys
 from pmflib.ingest.build_steps import (
     VERSION,
     BuildJob,
+    assemble_increment,
     assemble_partition,
     encode_file,
+    number_inputs,
     spill_file,
 )
-from pmflib.ingest.quarantine import merge_quarantines
-from pmflib.ingest.sources import digest_source, find_sources
+from pmflib.ingest.layering import (
+    Base,
+    cut_keys,
+    find_touched,
+    open_base,
+    supersede_samples,
+)
+from pmflib.ingest.sources import Source, digest_source, find_sources
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.dataset import QUARANTINE, write_dataset
+from pmflib.store.dataset import FileStep, open_layer, write_dataset, write_layers
 
 OnStep: TypeAlias = Callable[[str, int, int, int], None]
 """Called with the name of a step, how many of its items are done, how many there are, and the rows read so far."""
@@ -37,6 +45,7 @@ def build_dataset(
     schema: Schema,
     *,
     censuses: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
     on_step: OnStep = lambda *_: None,
 ) -> Entry:
     """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
@@ -55,6 +64,10 @@ def build_dataset(
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with its own workers and
         labels, and not again when other files bring others. The samples are the same.
+    base
+        Dataset to build upon, of the same store: only samples with rows in files that are new, changed or removed are
+        assembled again, from the spills, and its other samples are referred to. The samples are those of a dataset
+        built afresh, whose partitions are others. One that differs in schema, layout, folds or buckets is passed over.
     on_step
         Progress.
 
@@ -72,10 +85,8 @@ def build_dataset(
         If the data do not fit the schema, and the policy is to stop.
     """
     sources = find_sources(config.source_paths)
-    n_folds = config.store.folds
-    n_buckets = config.store.buckets or choose_buckets(estimate_csv_bytes(sources), n_folds)
-    root = str(store.root.resolve())
-    job = BuildJob(root, schema, config.source, config.schema_, n_folds, n_buckets, censuses or {})
+    n_folds, root = config.store.folds, str(store.root.resolve())
+    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
     check_workers_see(client, root)
     digests = map_items(client, digest_source, sources)
     raw = [
@@ -85,12 +96,85 @@ def build_dataset(
     files = list(zip(sources, raw, strict=True))
     if config.source.sample is None:
         partitions = _build_all(client, "encode files", encode_file, files, job, on_step)
-        return _publish(store, schema, partitions, partitions)
+        steps = _list_steps(files, partitions)
+        account = combine_accounts([], [entry.summary for entry in partitions])
+        return _publish_fresh(store, job, steps, partitions, None, account)
+    # a row number means something where there is one file, and then it is stored
+    origin = {**job.origin, "single": len(files) == 1}
+    earlier = open_base(store, base, origin, config.store.buckets)
+    n_buckets = config.store.buckets or (
+        earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
+    )
+    job = replace(job, n_buckets=n_buckets)
     spills = _build_all(client, "read files", spill_file, files, job, on_step)
+    steps = _list_steps(files, spills)
+    if earlier is not None:
+        return _build_upon(client, store, earlier, job, steps, spills, on_step)
     references, names = [spill.reference for spill in spills], [source.name for source in sources]
     buckets = [(bucket, references, names) for bucket in range(n_buckets)]
     partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
-    return _publish(store, schema, [*spills, *partitions], partitions)
+    summaries = ([entry.summary for entry in entries] for entries in (spills, partitions))
+    keys = [list_keys(bucket) for bucket in range(n_buckets)]
+    return _publish_fresh(store, job, steps, partitions, keys, combine_accounts(*summaries))
+
+
+def _build_upon(
+    client: Client,
+    store: Store,
+    base: Base,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    spills: Sequence[Entry],
+    on_step: OnStep,
+) -> Entry:
+    """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
+    references, names = [step.step for step in steps], [step.name for step in steps]
+    if list(steps) == list(base.files):
+        return base.entry
+    touched = find_touched(client, store, base, references)
+    left = supersede_samples(client, base, touched)
+    carried = carry_account(base.account, left.lost)
+    n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried["rows_in"]
+    items = [(keys, references, names) for keys in cut_keys(left.keys, n_rows)]
+    built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step)
+    account = combine_accounts(
+        [spill.summary for spill in spills], [carried, *(entry.summary for entry in built)]
+    )
+    layers = list(left.layers)
+    for entry, (keys, *_) in zip(built, items, strict=True):
+        if entry.summary["samples"]:
+            layers.append(open_layer(store, entry.reference, (int(keys[0]), int(keys[-1]))))
+    account["blocks"] = sum(len(layer.blocks) for layer in layers)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        write_layers(folder, layers, account, steps, _describe(job, steps))
+        return account
+
+    return store.build(
+        "dataset",
+        inputs={
+            "base": base.entry.reference,
+            **number_inputs("spill", references),
+            **number_inputs("samples", [layer.partition for layer in layers]),
+        },
+        options={"schema": job.schema.digest},
+        version=VERSION,
+        write=write,
+    )
+
+
+def _list_steps(
+    files: Sequence[tuple[Source, Reference]], entries: Sequence[Entry]
+) -> list[FileStep]:
+    return [
+        FileStep(source.name, raw, entry.reference)
+        for (source, raw), entry in zip(files, entries, strict=True)
+    ]
+
+
+def _describe(job: BuildJob, steps: Sequence[FileStep]) -> dict[str, Any]:
+    """What the next dataset must have in common with this one to be built upon it."""
+    return {**job.origin, "single": len(steps) == 1, "buckets": job.n_buckets}
 
 
 def _build_all(
@@ -127,26 +211,27 @@ def _build_all(
     return entries
 
 
-def _publish(
-    store: Store, schema: Schema, steps: Sequence[Entry], partitions: Sequence[Entry]
+def _publish_fresh(
+    store: Store,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    partitions: Sequence[Entry],
+    keys: Sequence[tuple[int, int]] | None,
+    account: Mapping[str, Any],
 ) -> Entry:
-    """Check the account of rows over the whole dataset, and publish it with one quarantine."""
-    spills = [entry.summary for entry in steps if entry.reference.kind == "spill"]
-    account = combine_accounts(spills, [entry.summary for entry in partitions])
+    """Publish a dataset of whole partitions."""
+    references = [entry.reference for entry in partitions]
+    spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        rejected = [store.locate(entry.reference) / QUARANTINE for entry in steps]
-        merge_quarantines([path for path in rejected if path.exists()], folder / QUARANTINE)
-        write_dataset(folder, store, [entry.reference for entry in partitions], account)
+        origin = _describe(job, steps)
+        write_dataset(folder, store, references, account, keys=keys, files=steps, origin=origin)
         return account
 
     return store.build(
         "dataset",
-        inputs={
-            f"{entry.reference.kind} {place:05}": entry.reference
-            for place, entry in enumerate(steps)
-        },
-        options={"schema": schema.digest},
+        inputs=number_inputs("spill", spills) | number_inputs("samples", references),
+        options={"schema": job.schema.digest},
         version=VERSION,
         write=write,
     )

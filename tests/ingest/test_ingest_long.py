@@ -25,6 +25,7 @@ from pmflib.ingest.buckets import BUCKET_BYTES
 from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
+from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 LONG = SourceConfig(path="x", layout="long", sample="user", variable="item", value="rating")
@@ -171,6 +172,9 @@ def test_ingest__what_does_not_fit(tmp_path):
         (10, "not_utf8", "rating", "u2,m1,\\xff"),
     ]
     assert total["rows_in"] == 13
+    counts = np.load(tmp_path / "spill-x.csv" / LEVEL_COUNTS)
+    assert np.flatnonzero(counts).tolist() == [3, 4, 10]
+    assert counts.sum() == 3
 
 
 def test_ingest__unknown_level_as_missing(tmp_path):

@@ -20,6 +20,7 @@ from pmflib.ingest import (
     spill_wide,
 )
 from pmflib.schema import Schema, Variable
+from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 WIDE = SourceConfig(path="x", layout="wide")
@@ -102,9 +103,12 @@ def test_encode_wide__round_trip(tmp_path):
     summary, codes, quarantined = encode(tmp_path, content)
     assert codes == {1: [1, 0], 2: [-1, 2], 3: [0, -1]}
     assert quarantined == []
+    assert np.load(tmp_path / "out" / LEVEL_COUNTS).tolist() == [1, 1, 1, 0, 1]
     assert summary == {
+        "name": "x.csv",
         "rows_in": 3,
         "rows_encoded": 3,
+        "rows_left_out": 0,
         "rows_quarantined": 0,
         "reasons": {},
         "cells_made_missing": {},

@@ -4,7 +4,7 @@ from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from tasks.evaluate import evaluate
 from tasks.publish import locate_for_people, publish
-from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
+from tests.pipelines import make_schema, run_to_model
 
 
 def run_and_publish(config, workers, live=None):
@@ -29,7 +29,7 @@ def test_publish__first_model_and_again(published, workers):
     assert first.live == stages["model"]
     assert (first.facts["rows"]["rows_in"], first.facts["model"]["rank"]) == (800, 2)
     assert first.facts["warnings"] == []
-    paths = locate_for_people(Store(config.resolve("store")), first, stages["dataset"])
+    paths = locate_for_people(Store(config.resolve("store")), first)
     assert list(paths) == ["live"]
     assert JointPMF.load(paths["live"]).rank == 2
     _, again = run_and_publish(config, workers, first.live)
@@ -62,13 +62,3 @@ def test_publish__a_changed_schema_is_not_compared(published, pipeline, workers)
     _, decision = run_and_publish(config, workers, stages["model"])
     assert decision.reason == "promoted: the schema has changed"
     assert decision.live != stages["model"]
-
-
-def test_publish__says_where_the_quarantine_is(pipeline, tmp_path, workers):
-    config = pipeline(make_schema(2, 2), {})
-    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(60, (2, 2))) + "7,7\n")
-    stages, decision = run_and_publish(config, workers)
-    assert decision.facts["rows"]["rows_quarantined"] == 1
-    paths = locate_for_people(Store(config.resolve("store")), decision, stages["dataset"])
-    assert paths["quarantine"].startswith(str(tmp_path / "store"))
-    assert paths["quarantine"].endswith("quarantine.parquet")
