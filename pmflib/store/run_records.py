@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from pmflib.store.artefacts import (
 )
 from pmflib.store.leases import hold_lease, mark_draft
 from pmflib.store.private_files import make_folder, write_file
+from pmflib.store.sealed_json import seal, unseal
 
 Action = Literal["run", "labels", "promote", "rollback", "erase"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
@@ -118,10 +118,10 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
         while True:
             number += 1
             numbered = RunRecord(**{**vars(record), "number": number})
-            text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
+            text = seal(asdict(numbered))
             draft = folder / mark_draft(".record")
             try:
-                write_file(draft, text.encode())
+                write_file(draft, text)
                 sync_file(draft)
                 # a link, unlike a rename, never replaces the record of another run
                 os.link(draft, folder / _file_name(number))
@@ -237,7 +237,10 @@ def _list_numbers(folder: Path) -> Sequence[int]:
 def _read(folder: Path, number: int) -> RunRecord:
     path = folder / _file_name(number)
     try:
-        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
+        record = RunRecord.from_json(unseal(path.read_bytes()))
+        if record.number != number:
+            raise ValueError(f"it is the record of run {record.number}")
+        return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         place = f"runs/{folder.name}/{path.name}"
         raise StoreError(
