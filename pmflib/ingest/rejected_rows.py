@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pmflib.ingest.quarantine import (
 )
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_file_steps, list_layers
+from pmflib.store.file_digests import check_file, read_checked
 
 
 def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
@@ -69,12 +71,17 @@ def _read(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
     try:
         kept = None
         if superseded is not None and superseded.size:
-            hashes = np.load(path.with_name(QUARANTINE_HASHES), allow_pickle=False)
+            hashes = np.load(
+                io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
+            )
             kept = ~np.isin(hashes, superseded)
+        check_file(path)
         for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
             stop = start + batch.num_rows
             yield batch if kept is None else batch.filter(pa.array(kept[start:stop]))
             start = stop
+    except StoreError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(
             f"quarantine of {path.parent.name!r} cannot be read ({error}); run the pipeline again"

@@ -14,7 +14,6 @@ from typing import Any
 from pmflib.store.artefacts import (
     Entry,
     Store,
-    read_entry,
     refuse_unwritable,
 )
 from pmflib.store.file_digests import PLACE_DIGITS
@@ -250,7 +249,7 @@ def _read_manifest(store: Store) -> dict[str, _Held]:
         with suppress(FileNotFoundError):
             # before it is read: a touch in between must show later
             touched = path.stat().st_mtime_ns
-            entry = read_entry(store.root, path.stem)
+            entry = store.read_entry(path.stem)
             if entry is not None:
                 held[path.stem] = _Held(entry, touched)
     return held

@@ -76,6 +76,12 @@ def find_artefact(path: Path) -> Path | None:
     return None
 
 
+def name_place(path: Path) -> str:
+    """Name of a file or folder that other content does not have: within an artefact, it is the same in every store."""
+    folder = find_artefact(path)
+    return str(path.resolve()) if folder is None else str(path.relative_to(folder.parent.parent))
+
+
 def read_list(folder: Path) -> Mapping[str, str]:
     """Digests of an artefact's files by name, authenticated by the name of its folder.
 
