@@ -52,7 +52,7 @@ def log(
         line = (
             f"{'  ' * step.depth}{entry.reference.kind} {entry.reference.digest[:12]} {name}{more}"
         )
-        out.print(line.rstrip(), markup=False, highlight=False)
+        out.print(line.rstrip())
 
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:

@@ -120,10 +120,10 @@ def crowd(
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
-        out.print(f"{key}: {facts[key]}", markup=False, highlight=False)
-    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}", markup=False)
+        out.print(f"{key}: {facts[key]}")
+    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}")
     if "quarantine" in facts:
-        out.print(f"Quarantined rows: {facts['quarantine']}", markup=False, highlight=False)
+        out.print(f"Quarantined rows: {facts['quarantine']}")
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> None:
