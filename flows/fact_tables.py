@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from flows.console import show_text
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import tabulate
 
@@ -30,12 +31,13 @@ def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     table = Table()
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(show_text(column)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in rows:
-        # texts of the data: a "[" in them is no markup
-        table.add_row(*(Text(format_value(value)) for value in row))
+        table.add_row(*(Text(show_text(format_value(value))) for value in row))
     # a title of the table itself would be cut to the table's width
-    return Group("", Text(title, style="bold"), table)
+    return Group("", Text(show_text(title), style="bold"), table)
 
 
 def format_value(value: Any) -> str:

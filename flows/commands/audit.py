@@ -67,7 +67,7 @@ def log(
             name = step.entry.options.get("name", "")
             more = " (see above)" if step.again and step.entry.inputs else ""
         line = f"{'  ' * step.depth}{step.reference.kind} {step.reference.digest[:12]} {name}{more}"
-        out.print(line.rstrip(), markup=False, highlight=False)
+        out.print(line.rstrip())
 
 
 def _find_start(store: Store, name: str, what: str | None) -> Reference:
@@ -139,7 +139,7 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
         numbers = ", ".join(map(str, file.rows))
         lines.append(f"    source {file.digest[:12]} {file.name}: rows {numbers}")
     for line in lines:
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
@@ -160,7 +160,7 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(f"{found.n_whole} artefacts hold what they were published with")
         for each in found.damages:
             line = f"{each.problem}: {each.place} ({each.detail})"
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            out.print(line, soft_wrap=True)
     if found.damages:
         parts = [_sum_up(problem, by_problem[problem], text) for problem, text in remedies.items()]
         raise StoreError(f"store {str(store.root)!r} is not whole: {'. '.join(parts)}")

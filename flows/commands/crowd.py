@@ -121,8 +121,8 @@ def crowd(
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
-        out.print(f"{key}: {facts[key]}", markup=False, highlight=False)
-    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}", markup=False)
+        out.print(f"{key}: {facts[key]}")
+    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}")
     show_quarantine(facts)
 
 

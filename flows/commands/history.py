@@ -136,11 +136,11 @@ def diff(
 
     for run in runs:
         when = run.started[:19].replace("T", " ")
-        out.print(f"run {run.number}, {when}: {run.reason}", markup=False, highlight=False)
+        out.print(f"run {run.number}, {when}: {run.reason}")
     for table in make_difference_tables(found, (runs[0].number, runs[1].number), top):
         out.print(table)
     for sentence in found.missing:
-        out.print(f"not compared: {sentence}", markup=False, highlight=False)
+        out.print(f"not compared: {sentence}")
 
 
 def find_run(store: Store, name: str, which: str) -> RunRecord:
@@ -203,7 +203,7 @@ def gc(
     columns = ("kind", deleted, "bytes", "kept", "bytes kept")
     out.print(make_table("Artefacts", columns, rows))
     verb = "would be freed" if dry_run else "freed"
-    out.print(f"{found.bytes:,} bytes {verb}", highlight=False)
+    out.print(f"{found.bytes:,} bytes {verb}")
 
 
 def _amounts(amounts: Mapping[str, Any], kind: str) -> Iterable[int]:

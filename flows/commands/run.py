@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from flows.console import AsJson, ConfigPath, orchestrated, out, print_json, show_facts
+from flows.console import AsJson, ConfigPath, SafeConsole, orchestrated, out, print_json, show_facts
 from flows.server.embedded import prefect_api
 from pmflib.config import load_config
 from pmflib.errors import ConfigError
@@ -44,7 +43,7 @@ def demo(
         from flows.demo import run_demo
         from flows.progress_bars import show_progress
 
-        with show_progress(Console(stderr=True, quiet=as_json)):
+        with show_progress(SafeConsole(stderr=True, quiet=as_json)):
             facts = run_demo(folder, users, seed)
     if as_json:
         print_json(facts)
@@ -57,7 +56,7 @@ def demo(
     columns = ("true prior", "recovered", "largest error of a conditional probability")
     out.print(make_table("Latent states", columns, states))
     out.print(f"Factor MSE against the truth: {facts['truth']['factor_mse']:.3g}")
-    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'", highlight=False)
+    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'")
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
@@ -91,10 +90,10 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
-        out.print(f"Unfinished: {what} (UTC); the same command goes on with it", highlight=False)
+        out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
     if labels:
         out.print(make_labels_table(labels))
-        out.print(f"  {labels['path']}", markup=False, highlight=False)
+        out.print(f"  {labels['path']}")
     if facts:
         show_facts(facts, as_json=False)
     if known is None:
