@@ -16,6 +16,7 @@ from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
+from flows.commands.models import models, promote, rollback
 from flows.commands.run import demo, run, status
 from flows.console import err
 from pmflib.errors import (
@@ -38,7 +39,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, demo, infer, status, score, query, log, verify, crowd):
+for verb in (run, demo, infer, status, score, query, log, verify, models, promote, rollback, crowd):
     app.command()(verb)
 
 EXIT_CODES: dict[type[PmfError], int] = {

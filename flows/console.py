@@ -47,7 +47,8 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
         return
     for table in make_facts_tables(facts):
         out.print(table)
-    out.print(f"\nLive model: {facts['reason']}")
+    out.print(f"\nRun {facts['run']}: {facts['reason']}", markup=False, highlight=False)
+    out.print(f"Live model {facts['live_model'][:12]}:", highlight=False)
     out.print(f"  {facts['live']}", markup=False, highlight=False)
     if "quarantine" in facts:
         out.print(f"Quarantined rows: {facts['quarantine']}", markup=False, highlight=False)

@@ -89,8 +89,8 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
 def locate_for_people(
     store: Store, live: Reference, stages: Mapping[str, Reference]
 ) -> dict[str, str]:
-    """Paths of the live model and of the quarantine, if any; no record holds them, for a store may be moved."""
-    paths = {"live": str(store.locate(live) / "model")}
+    """Live model, its path, and that of the quarantine, if any; no record holds paths, for a store may be moved."""
+    paths = {"live_model": live.digest, "live": str(store.root / live.path / "model")}
     if _summary(store, stages["dataset"]).get("rows_quarantined"):
         paths["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
     return paths

@@ -106,7 +106,7 @@ def run_night(config: PipelineConfig, night: int, address: str, with_fresh: bool
         config=config.digest,
         stages=stages,
         live=chosen,
-        facts={"refit": refit.to_json()},
+        facts={"refit": refit.to_json(), "rows": summarise(store, dataset)},
     )
     append_record(store, config.name, record)
     assert chosen is not None
