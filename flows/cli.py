@@ -21,6 +21,7 @@ from flows.commands.crowd import crowd
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
+from flows.commands.models import models, promote, rollback
 from flows.commands.quarantine import quarantine
 from flows.commands.run import demo, run, status
 from flows.console import OutputClosedError, err
@@ -51,6 +52,9 @@ for verb in (
     status,
     score,
     query,
+    models,
+    promote,
+    rollback,
     history,
     diff,
     log,

@@ -121,7 +121,8 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
     for table in make_facts_tables(facts):
         out.print(table)
     out.print()
-    out.print(f"Live model: {facts['reason']}")
+    out.print(f"Run {facts['run']}: {facts['reason']}")
+    out.print(f"Live model {facts['live_model'][:12]}:")
     out.print(f"  {facts['live']}")
     show_quarantine(facts)
 

@@ -99,6 +99,7 @@ def pass_gate(
         return settle(today, None)
     try:
         return settle(today, weigh(reference))
-    except StoreError as error:
-        gone = f"the data that the live model was made from cannot be read ({error})"
-        return settle(today, gone)
+    except StoreError:
+        return settle(
+            today, "the data that the live model was made from are gone from the store, or damaged"
+        )

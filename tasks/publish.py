@@ -86,8 +86,8 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
 
 
 def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
-    """Path of the live model; no record holds it, for a store may be moved."""
-    return {"live": str(store.locate(live) / "model")}
+    """Live model and its path; no record holds paths, for a store may be moved."""
+    return {"live_model": live.digest, "live": str(store.root / live.path / "model")}
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:

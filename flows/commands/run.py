@@ -62,8 +62,10 @@ def demo(
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.fact_tables import make_labels_table, make_table
-    from pmflib.store.run_records import find_last_run, find_live, name_labelling
+    from pmflib.store.model_history import describe_live
+    from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
     from pmflib.store.unfinished import list_unfinished
+    from tasks.publish import locate_for_people
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -75,8 +77,9 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, Any] = {}
     if last is not None and live is not None:
-        facts = {"outcome": last.outcome, "reason": last.reason, **last.facts}
-        facts["live"] = str(store.root / live.path / "model")
+        facts = {"run": last.number, "outcome": last.outcome, "reason": last.reason, **last.facts}
+        facts |= locate_for_people(store, live)
+    became_live = describe_live(list_records(store, checked.name))
     labelling = find_last_run(store, name_labelling(checked.name))
     labels: dict[str, Any] = {}
     if labelling is not None:
@@ -85,7 +88,8 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     current = known is not None and known.config == checked.digest
     if as_json:
         held = {"artefacts": kinds, "unfinished": [asdict(work) for work in unfinished]}
-        print_json({**held, "run": facts, "labels": labels, "current": current})
+        answer = {"run": facts, "live": became_live, "labels": labels, "current": current}
+        print_json(held | answer)
         return
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
     for work in unfinished:
@@ -96,6 +100,8 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(f"  {labels['path']}")
     if facts:
         show_facts(facts, as_json=False)
+        since = "live since {since}, run {run}: {why}".format(**became_live)
+        out.print(f"  {since}")
     if known is None:
         out.print("No run has finished yet.")
         return

@@ -16,6 +16,10 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 
+GROWN = 2.0
+"""Times as many observed cells as at the last fit from scratch from which another is due: pseudo-count, rank and start
+were chosen for fewer, and the time of fits at every doubling adds up to less than twice that of the last."""
+
 
 @dataclass(frozen=True)
 class Refit:
@@ -52,6 +56,7 @@ def choose_refit(
     *,
     obstacle: str = "",
     drift: str = "",
+    growth: float = 1.0,
     inputs: Mapping[str, Reference] | None = None,
 ) -> Refit:
     """Decide how to fit: warm, unless something asks for a fit from scratch.
@@ -72,6 +77,8 @@ def choose_refit(
         Why EM cannot start from the live model, as a clause; "" if it can.
     drift
         Finding of quality by which the data are not those that the live model was made from; "" if there is none.
+    growth
+        Observed cells of this run's dataset, as a multiple of those of the last fit from scratch.
     inputs
         Dataset and counts of this run.
     """
@@ -94,6 +101,8 @@ def choose_refit(
     age = now - datetime.fromisoformat(last_fresh.started)
     if refresh is not None and age >= refresh:
         return fresh(f"{_describe(age)} since run {last_fresh.number}")
+    if growth >= GROWN:
+        return fresh(f"{growth:.1f} times the observed cells of run {last_fresh.number}")
     start = made.stages.get("start")
     if inputs and all(made.stages.get(stage) == each for stage, each in inputs.items()):
         # what was fitted warm starts from where it started then, and is found in the manifest
@@ -147,14 +156,16 @@ def plan_refit(
         for each in findings
         if str(each["guard"]).endswith("drift") and not each["passed"]
     )
+    last_fresh = next(fresh, None)
     return choose_refit(
         config.model.refresh_after,
         now,
         options,
         made,
-        next(fresh, None),
+        last_fresh,
         obstacle="" if made is None else _find_obstacle(store, config, schema, made),
         drift=next(drifts, ""),
+        growth=_measure_growth(store, last_fresh, inputs),
         inputs=inputs,
     )
 
@@ -169,6 +180,17 @@ def digest_fit_options(config: PipelineConfig) -> str:
         "seed": config.seed,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _measure_growth(
+    store: Store, last_fresh: RunRecord | None, inputs: Mapping[str, Reference]
+) -> float:
+    """Observed cells of a dataset, as a multiple of those of the last fit from scratch; 1 where they are not known."""
+    entry = store.find(inputs["dataset"].identity)
+    if last_fresh is None or entry is None:
+        return 1.0
+    before = last_fresh.facts.get("rows", {}).get("observed", 0)
+    return float(entry.summary.get("observed", 0) / before) if before else 1.0
 
 
 def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: RunRecord) -> str:

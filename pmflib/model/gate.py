@@ -16,6 +16,10 @@ Verdict = Literal["better", "no worse", "worse", "unsure"]
 """What a set of cells says of the new model: better, beyond chance; sure not to lose more than is tolerated; worse,
 beyond chance and perhaps by more than is tolerated; or not enough to say."""
 
+OUTGROWN = 2
+"""Times as many cells today as on the reference from which on the reference may object, but need not be sure: a log
+that has begun with a few samples would else never get past them."""
+
 PROMOTE = "`pmf promote` makes it live all the same"
 
 
@@ -113,6 +117,9 @@ def decide(
 ) -> GateDecision:
     """Decide whether a new model replaces the live one: it has to pass on today's cells and on the reference.
 
+    A reference with too few cells to be sure keeps the live model too, unless today has ``OUTGROWN`` times as many:
+    then it does so only where the new model is worse on it, beyond chance.
+
     Parameters
     ----------
     gate
@@ -137,20 +144,27 @@ def decide(
     numbers: dict[str, Any] = {name: each.to_json() for name, each in judged.items()}
     numbers |= {name: {"obstacle": each} for name, each in obstacles.items()}
     numbers["rule"] = gate.model_dump()
-    promoted = not obstacles and not objection and all(each.passes for each in judged.values())
+    passed = all(each.passes for each in judged.values()) or _has_outgrown(judged)
+    promoted = passed and not obstacles and not objection
     if objection:
         reason = f"kept the live model: {objection}; {PROMOTE}"
     elif promoted:
-        reason = f"promoted: {_list_verdicts(judged)} than the live model"
+        reason = f"promoted over the live model: {_list_verdicts(judged)}"
     elif obstacles:
         clauses = " and ".join(dict.fromkeys(obstacles.values()))
         seen = f" (the new one is {_list_verdicts(judged)})" if judged else ""
-        reason = (
-            f"kept the live model{seen}: {clauses}, so there is nothing to compare on; {PROMOTE}"
-        )
+        reason = f"kept the live model{seen}: {clauses}, so the two cannot be compared; {PROMOTE}"
     else:
         reason = f"kept the live model: {_explain(judged, gate)}; {PROMOTE}"
     return GateDecision(promoted, reason, numbers)
+
+
+def _has_outgrown(judged: Mapping[str, JudgedGain]) -> bool:
+    """Whether today's cells, which pass, are so many more that an unsure reference does not matter."""
+    today, reference = judged.get("today"), judged.get("reference")
+    if today is None or reference is None or reference.verdict != "unsure":
+        return False
+    return today.passes and today.found.cells >= OUTGROWN * reference.found.cells
 
 
 def _explain(judged: Mapping[str, JudgedGain], gate: GateConfig) -> str:
@@ -198,7 +212,7 @@ def _find_margin(found: PairedGain, standard_errors: float, factor: float) -> fl
 
 def _count_needed(found: PairedGain, gate: GateConfig) -> int | None:
     """Cells, to a tenth, with which the margin would be as small as the loss that is tolerated."""
-    if not math.isfinite(found.standard_error) or not gate.largest_loss:
+    if found.samples < 2 or not gate.largest_loss:
         return None
     factor = max(1.0, gate.least_cells / max(found.cells, 1))
     while _find_margin(found, gate.standard_errors, factor) > gate.largest_loss:

@@ -143,6 +143,31 @@ def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord
     raise StoreError("no model was live before the present one; `pmf models` lists what there is")
 
 
+def describe_live(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """Which model is live, since when, by which record, and why; plain JSON types, empty if there is none.
+
+    Parameters
+    ----------
+    records
+        All records of the pipeline, in order.
+    """
+    live = records[-1].live if records else None
+    if live is None:
+        return {}
+    since = records[-1]
+    for record in reversed(records):
+        if record.live != live:
+            break
+        since = record
+    return {
+        "model": live.digest,
+        "since": since.ended,
+        "run": since.number,
+        "action": since.action,
+        "why": since.reason,
+    }
+
+
 def explain_withdrawal(records: Sequence[RunRecord], model: Reference) -> str:
     """Why a person does not want a model to go live by itself, as a clause; "" if nothing is known."""
     why = ""
