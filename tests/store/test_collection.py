@@ -247,8 +247,8 @@ def test_collect__killed_anywhere_leaves_a_valid_store(store, monkeypatch, call)
         return act
 
     with monkeypatch.context() as patch:
-        patch.setattr(collection.os, "rename", kill(os.rename))
-        patch.setattr(collection.shutil, "rmtree", kill(shutil.rmtree))
+        patch.setattr("os.rename", kill(os.rename))
+        patch.setattr("shutil.rmtree", kill(shutil.rmtree))
         with pytest.raises(Killed):
             collect(store, 1)
     for entry in store.entries():
