@@ -143,19 +143,31 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Compare every stored byte with the digest it was published under; damaged artefacts are named."""
-    from pmflib.store.verification import find_damage
+    """Check that all that the manifest and the history refer to is there, with every byte it was published with."""
+    from pmflib.store.retention import is_needed, list_collected_runs
+    from pmflib.store.verification import REMEDIES, verify_store
     from tasks.stage import open_store
 
     store = open_store(load_config(config))
-    kept, damaged = find_damage(store)
+    found = verify_store(store, list_collected_runs(store), is_needed)
+    by_problem: dict[str, list[str]] = {}
+    for each in found.damages:
+        by_problem.setdefault(each.problem, []).append(each.place)
+    remedies = {problem: text for problem, text in REMEDIES.items() if problem in by_problem}
     if as_json:
-        print_json({"artefacts": kept, "damaged": [str(folder) for folder in damaged]})
+        damages = [asdict(each) for each in found.damages]
+        print_json({"artefacts": found.n_whole, "damages": damages, "remedies": remedies})
     else:
-        out.print(f"{kept} artefacts hold what they were published with")
-    if damaged:
-        names = ", ".join(str(folder) for folder in damaged)
-        raise StoreError(
-            f"{len(damaged)} artefacts of store {str(store.root)!r} do not hold what they were published with: "
-            f"{names}; delete these folders, and the command that made them makes them again"
-        )
+        out.print(f"{found.n_whole} artefacts hold what they were published with")
+        for each in found.damages:
+            line = f"{each.problem}: {each.place} ({each.detail})"
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.damages:
+        parts = [_sum_up(problem, by_problem[problem], text) for problem, text in remedies.items()]
+        raise StoreError(f"store {str(store.root)!r} is not whole: {'. '.join(parts)}")
+
+
+def _sum_up(problem: str, places: list[str], remedy: str) -> str:
+    """Say where a problem is, for the first few places, and what to do about it."""
+    shown = ", ".join(places[:3]) + (", ..." if len(places) > 3 else "")
+    return f"{problem} ({len(places)}: {shown}): {remedy}"

@@ -16,6 +16,7 @@ from pmflib.errors import SchemaError
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
 from pmflib.ingest.sources import Source, digest_source
+from pmflib.json_files import parse_json
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
@@ -59,7 +60,7 @@ class Census:
     @staticmethod
     def load(path: Path) -> Census:
         """Read what `save` wrote."""
-        content = json.loads(read_checked(path))
+        content = parse_json(read_checked(path))
         return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 

@@ -19,6 +19,7 @@ from pmflib.errors import StoreError
 from pmflib.store.file_digests import LIST_FILE, PLACE_DIGITS, find_changes, write_list
 from pmflib.store.leases import drop_leases, find_holder, hold_lease, list_leases, mark_draft
 from pmflib.store.private_files import close_tree, make_folder, make_root, write_file
+from pmflib.store.sealed_json import seal, unseal
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
@@ -199,8 +200,30 @@ class Store:
             os.utime(self.root / "manifest" / f"{identity}.json")
         return self._find(identity)
 
+    def read_entry(self, identity: str) -> Entry | None:
+        """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.
+
+        Raises
+        ------
+        StoreError
+            If it does not read, or is not what was written: one that was edited, or whose identity does not follow from
+            its kind, inputs, options and version.
+        """
+        name = f"manifest/{identity}.json"
+        try:
+            entry = Entry.from_json(unseal((self.root / name).read_bytes()))
+            if not identity == entry.reference.identity == entry.identify():
+                raise ValueError("its identity is not that of its kind, inputs, options, version")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"manifest entry {identity[:12]} is damaged ({error}); delete {name} to rebuild it"
+            ) from error
+        return entry
+
     def _find(self, identity: str) -> Entry | None:
-        entry = read_entry(self.root, identity)
+        entry = self.read_entry(identity)
         if entry is None or not entry.reference.path:
             return entry
         return entry if (self.root / entry.reference.path / LIST_FILE).exists() else None
@@ -315,45 +338,8 @@ class Store:
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
-        content = entry.to_json()
-        content["checksum"] = _sum(content)
-        text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
-        replace_file(self.root / "manifest" / f"{entry.reference.identity}.json", text.encode())
-
-
-def read_entry(root: Path, identity: str) -> Entry | None:
-    """Read a manifest entry of a store, and check it; None if there is none.
-
-    Raises
-    ------
-    StoreError
-        If it does not read, or is not what was written: one that was edited, or says another identity than follows
-        from its kind, inputs, options and version.
-    """
-    name = f"manifest/{identity}.json"
-    try:
-        content = json.loads((root / name).read_bytes())
-        checksum = content.pop("checksum")
-        entry = Entry.from_json(content)
-        if checksum != _sum(content):
-            raise ValueError("it has been edited")
-        if not identity == entry.reference.identity == entry.identify():
-            raise ValueError(
-                "its identity does not follow from its kind, inputs, options and version"
-            )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreError(
-            f"manifest entry {identity[:12]} is damaged ({error}); delete {name} to rebuild it"
-        ) from error
-    return entry
-
-
-def _sum(content: Mapping[str, Any]) -> str:
-    """SHA-256 of an entry's content in its one canonical form, so that an edit is seen."""
-    plain = json.loads(json.dumps(content))
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+        path = self.root / "manifest" / f"{entry.reference.identity}.json"
+        replace_file(path, seal(entry.to_json()))
 
 
 def identify(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
+from pmflib.json_files import parse_json
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block
@@ -132,7 +133,7 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
     """
     file = store.locate(dataset) / "dataset.json"
     try:
-        return [Reference.from_json(item) for item in json.loads(read_checked(file))["partitions"]]
+        return [Reference.from_json(item) for item in parse_json(read_checked(file))["partitions"]]
     except StoreError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -90,7 +90,7 @@ def list_leases(store: Store) -> list[Lease]:
     now = folder.stat().st_mtime
     found = []
     for path in folder.iterdir():
-        if _LEASE.fullmatch(path.name):
+        if is_lease(path.name):
             # one that is gone by now is over
             with suppress(FileNotFoundError):
                 found.append(_read_lease(path, now))
@@ -113,6 +113,11 @@ def find_holder(draft: str) -> str | None:
     """Name of the process whose draft has a name; None for what is no draft."""
     parts = _DRAFT.fullmatch(draft)
     return None if parts is None else parts[1]
+
+
+def is_lease(name: str) -> bool:
+    """Whether a file name is that of a lease."""
+    return _LEASE.fullmatch(name) is not None
 
 
 def _read_lease(path: Path, now: float) -> Lease:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -22,6 +21,7 @@ from pmflib.store.artefacts import (
 )
 from pmflib.store.leases import hold_lease, mark_draft
 from pmflib.store.private_files import make_folder, write_file
+from pmflib.store.sealed_json import seal, unseal
 
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
@@ -33,8 +33,19 @@ back: by a guard of quality. Done: a command without a model of its own."""
 COLLECTIONS = "@gc"
 """Name of the history of what `pmf gc` took out of a store; no pipeline can be called so."""
 
+RECORDS = "runs"
+"""Folder of a store with a folder of records for each pipeline."""
+
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
+
+
+_TYPES = {
+    **dict.fromkeys(("action", "outcome", "reason", "started", "ended", "config"), str),
+    **dict.fromkeys(("stages", "facts", "environment"), dict),
+    "inputs": list,
+    "number": int,
+}
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,17 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Build a record from what `asdict` gives."""
+        """Build a record from what `asdict` gives.
+
+        Raises
+        ------
+        ValueError
+            If a field is of another type.
+        """
         fields = dict(data)
+        for name, kind in _TYPES.items():
+            if name in fields and type(fields[name]) is not kind:
+                raise ValueError(f"{name} is no {kind.__name__}")
         fields["stages"] = {
             stage: Reference.from_json(each) for stage, each in data["stages"].items()
         }
@@ -104,7 +124,7 @@ def name_labelling(name: str) -> str:
 
 def list_histories(store: Store) -> list[str]:
     """Names under which a store holds records of runs: of pipelines, and of their labels; not of collections."""
-    folder = store.root / "runs"
+    folder = store.root / RECORDS
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return [name for name in names if name != COLLECTIONS and (folder / name).is_dir()]
 
@@ -125,17 +145,17 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
     -------
     The record with its number. Of two runs that end together, each has a number of its own.
     """
-    folder = store.root / "runs" / name
+    folder = store.root / RECORDS / name
     with refuse_unwritable(store.root), hold_lease(store, f"record of {name}"):
         make_folder(folder)
-        number = max(_list_numbers(folder), default=0)
+        number = max([*list_numbers(folder), *list_lost(folder)], default=0)
         while True:
             number += 1
             numbered = RunRecord(**{**vars(record), "number": number})
-            text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
+            text = seal(asdict(numbered))
             draft = folder / mark_draft(".record")
             try:
-                write_file(draft, text.encode())
+                write_file(draft, text)
                 sync_file(draft)
                 # a link, unlike a rename, never replaces the record of another run
                 os.link(draft, folder / _file_name(number))
@@ -155,13 +175,13 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    return [_read(folder, number) for number in sorted(_list_numbers(folder))]
+    folder = store.root / RECORDS / name
+    return [read_record(folder, number) for number in sorted(list_numbers(folder))]
 
 
 def locate_record(store: Store, name: str, number: int) -> Path:
     """File of a record."""
-    return store.root / "runs" / name / _file_name(number)
+    return store.root / RECORDS / name / _file_name(number)
 
 
 def find_record(store: Store, name: str, number: int) -> RunRecord:
@@ -172,14 +192,14 @@ def find_record(store: Store, name: str, number: int) -> RunRecord:
     StoreError
         If there is no such run, or its record is damaged.
     """
-    folder = store.root / "runs" / name
-    numbers = sorted(_list_numbers(folder))
+    folder = store.root / RECORDS / name
+    numbers = sorted(list_numbers(folder))
     if number not in numbers:
         known = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "it has never run"
         raise StoreError(
             f"run {number} of pipeline {name!r} is not in its history: {known}; `pmf history` lists them"
         )
-    return _read(folder, number)
+    return read_record(folder, number)
 
 
 def find_live(store: Store, name: str) -> Reference | None:
@@ -191,9 +211,9 @@ def find_live(store: Store, name: str) -> Reference | None:
         If a record is damaged.
     """
     # newest first: the last record says what is live
-    folder = store.root / "runs" / name
-    last = max(_list_numbers(folder), default=0)
-    return _read(folder, last).live if last else None
+    folder = store.root / RECORDS / name
+    last = max(list_numbers(folder), default=0)
+    return read_record(folder, last).live if last else None
 
 
 def find_last_run(store: Store, name: str) -> RunRecord | None:
@@ -204,9 +224,9 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    for number in sorted(_list_numbers(folder), reverse=True):
-        record = _read(folder, number)
+    folder = store.root / RECORDS / name
+    for number in sorted(list_numbers(folder), reverse=True):
+        record = read_record(folder, number)
         if record.action in ("run", "labels") and record.is_complete:
             return record
     return None
@@ -220,9 +240,9 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    for number in sorted(_list_numbers(folder), reverse=True):
-        record = _read(folder, number)
+    folder = store.root / RECORDS / name
+    for number in sorted(list_numbers(folder), reverse=True):
+        record = read_record(folder, number)
         if record.action == "run" and record.stages.get("model") == model:
             return record
     return None
@@ -272,20 +292,39 @@ def _file_name(number: int) -> str:
     return f"{number:06}.json"
 
 
-def _list_numbers(folder: Path) -> Sequence[int]:
-    """Numbers of the records in a folder, in no order."""
+def list_numbers(folder: Path) -> Sequence[int]:
+    """Numbers of the records in the folder of a pipeline, in no order."""
+    return _list_stems(folder, ".json")
+
+
+def list_lost(folder: Path) -> Sequence[int]:
+    """Numbers of the records of a pipeline that somebody has declared lost, by a file that ends in .lost."""
+    return _list_stems(folder, ".lost")
+
+
+def _list_stems(folder: Path, suffix: str) -> list[int]:
     if not folder.is_dir():
         return []
-    return [int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()]
+    return [int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdecimal()]
 
 
-def _read(folder: Path, number: int) -> RunRecord:
+def read_record(folder: Path, number: int) -> RunRecord:
+    """Read a record in the folder of a pipeline.
+
+    Raises
+    ------
+    StoreError
+        If it does not read, or has been edited.
+    """
     path = folder / _file_name(number)
     try:
-        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
+        record = RunRecord.from_json(unseal(path.read_bytes()))
+        if record.number != number:
+            raise ValueError(f"it is the record of run {record.number}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        place = f"runs/{folder.name}/{path.name}"
+        place = f"{RECORDS}/{folder.name}/{path.name}"
         raise StoreError(
-            f"record {place} is damaged ({error}); restore it from a copy, or delete it: the history then lacks "
-            "that run"
+            f"record {place} is damaged ({error}); restore it from a copy, or rename it to {path.stem}.lost: the "
+            "history then lacks that run"
         ) from error
+    return record

@@ -66,7 +66,7 @@ def test_order_by_need__what_is_left_never_lacks_an_input(graph):
         assert not needed & {*order[:place]}
 
 
-def test_is_needed__not_what_an_earlier_run_made():
+def test_is_needed__not_what_content_does_without():
     for kind, of_input, needed in (
         ("dataset", "dataset", False),
         ("dataset", "samples", True),
@@ -75,6 +75,9 @@ def test_is_needed__not_what_an_earlier_run_made():
         ("counts", "dataset", False),
         ("start", "model", False),
         ("start", "counts", True),
+        ("samples", "spill", False),
+        ("samples", "source", True),
+        ("scores", "model", False),
         ("predictions", "dataset", True),
     ):
         entry = Entry(name(0, kind), {"a": name(1, of_input)}, {}, 1)
