@@ -19,7 +19,7 @@ from pmflib.store.artefacts import (
 from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases, mark_draft
 from pmflib.store.retention import (
-    RESULTS,
+    BY_AGE,
     KeptRuns,
     choose_kept_runs,
     order_by_need,
@@ -35,9 +35,8 @@ from pmflib.store.run_records import (
     locate_record,
     now,
 )
+from pmflib.store.verification import NO_KINDS
 
-NOT_KINDS = frozenset({"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage"})
-"""Folders of a store that hold no artefacts."""
 ROUNDING_SECONDS = 2.0
 """Taken off the start of a lease before file times are compared with it: the coarsest file systems round to two
 seconds."""
@@ -142,7 +141,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
         identity
         for identity, each in held.items()
         if (oldest_lease is not None and each.touched >= oldest_lease)
-        or (each.entry.reference.kind in RESULTS and each.touched >= since)
+        or (each.entry.reference.kind in BY_AGE and each.touched >= since)
     }
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
@@ -259,7 +258,7 @@ def _list_places(store: Store) -> list[tuple[Path, int]]:
     """Folders that may be artefacts, and when each was last changed, ns."""
     places = []
     for kind in sorted(store.root.iterdir()):
-        if kind.name in NOT_KINDS or kind.name.startswith(".") or not kind.is_dir():
+        if kind.name in NO_KINDS or kind.name.startswith(".") or not kind.is_dir():
             continue
         for folder in sorted(kind.iterdir()):
             if _PLACE.fullmatch(folder.name) and not folder.is_symlink():

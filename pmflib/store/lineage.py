@@ -24,7 +24,7 @@ class Step:
     reference
         The artefact.
     entry
-        Its manifest entry; None for an artefact of an earlier run that `pmf gc` has collected.
+        Its manifest entry; None for one that `pmf gc` has collected, for what was made of it does without it.
     again
         Whether an earlier step is the same artefact: its inputs are not listed again.
     """
@@ -36,7 +36,7 @@ class Step:
     again: bool
 
 
-def trace(store: Store, reference: Reference, *, earlier: bool = True) -> Iterator[Step]:
+def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> Iterator[Step]:
     """Walk from a result back to the raw files, inputs after what is made from them.
 
     Parameters
@@ -45,8 +45,8 @@ def trace(store: Store, reference: Reference, *, earlier: bool = True) -> Iterat
         The store.
     reference
         The result.
-    earlier
-        Whether to go on to inputs from earlier runs: see ``FROM_EARLIER_RUNS``.
+    dispensable
+        Whether to go on to inputs that the artefact does without: see `is_needed`.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def trace(store: Store, reference: Reference, *, earlier: bool = True) -> Iterat
             continue
         listed.add(current.identity)
         for name, parent in sorted(entry.inputs.items(), reverse=True):
-            of_this_run = is_needed(entry, parent)
-            if of_this_run or earlier:
-                # what an artefact of an earlier run lacks may have been collected as well
-                waiting.append((depth + 1, name, parent, of_this_run and needed))
+            kept = is_needed(entry, parent)
+            if kept or dispensable:
+                # what is found beyond a dispensable input may be on its way out as well
+                waiting.append((depth + 1, name, parent, kept and needed))
 
 
 def list_sources(store: Store, reference: Reference | None) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ def list_sources(store: Store, reference: Reference | None) -> list[dict[str, An
             "digest": step.reference.digest,
             "bytes": step.entry.summary.get("bytes", 0),
         }
-        for step in trace(store, reference, earlier=False)
+        for step in trace(store, reference, dispensable=False)
         if step.entry is not None and step.reference.kind == SOURCE and not step.again
     ]
     return sorted(found, key=lambda file: str(file["name"]))

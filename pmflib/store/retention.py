@@ -13,20 +13,30 @@ from pmflib.store.run_records import (
     list_records,
 )
 
-FROM_EARLIER_RUNS = frozenset(
-    {("dataset", "dataset"), ("counts", "dataset"), ("start", "model"), ("model", "model")}
+DISPENSABLE = frozenset(
+    {
+        ("dataset", "dataset"),
+        ("samples", "spill"),
+        ("counts", "dataset"),
+        ("start", "model"),
+        ("model", "model"),
+    }
 )
-"""Kinds of an artefact and of an input that its content does without: a dataset names all of its partitions itself,
-counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Followed back,
-these would lead from every night to all nights before it."""
+"""Kinds of an artefact and of an input that it does without: a dataset names all of its partitions and spills itself,
+counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Most of these are
+of earlier runs, and followed back would lead from every night to all nights before it."""
 
-RESULTS = frozenset({"predictions", "answers", "scores"})
-"""Kinds of artefacts that answer a person or judge a model, and that no run needs: they are kept by age."""
+JUDGEMENTS = frozenset({"quality", "scores", "comparison"})
+"""Kinds of artefacts that judge data or models, and are read without what they judged."""
+
+BY_AGE = frozenset({"predictions", "answers"}) | JUDGEMENTS
+"""Kinds of artefacts that are kept as long as the runs that are as old, whether these need them or not."""
 
 
 def is_needed(entry: Entry, reference: Reference) -> bool:
-    """Whether an input is kept together with an artefact: all are but those of ``FROM_EARLIER_RUNS``."""
-    return (entry.reference.kind, reference.kind) not in FROM_EARLIER_RUNS
+    """Whether an input is kept together with an artefact: not what a judgement is about, or is ``DISPENSABLE``."""
+    kind = entry.reference.kind
+    return kind not in JUDGEMENTS and (kind, reference.kind) not in DISPENSABLE
 
 
 def list_needed(entry: Entry) -> list[Reference]:

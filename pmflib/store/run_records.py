@@ -32,6 +32,7 @@ back: by a guard of quality. Done: a command without a model of its own."""
 
 COLLECTIONS = "@gc"
 """Name of the history of what `pmf gc` took out of a store; no pipeline can be called so."""
+
 RECORDS = "runs"
 """Folder of a store with a folder of records for each pipeline."""
 
