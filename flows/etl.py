@@ -10,6 +10,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.guarding import guard
 from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.running.clients import start_workers
@@ -52,18 +53,21 @@ def fit_flow(config: str) -> Reference:
     checked = load_config(config)
     with start_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
+        run_to_counts(checked, address, stages)
         run_to_model(checked, address, stages)
         return stages["model"]
 
 
 @flow(name="etl", flow_run_name=name_run)
-def etl(config: str) -> dict[str, Any]:
-    """Ingest, count, fit, refine, evaluate, publish.
+def etl(config: str, accept_quality: bool = False) -> dict[str, Any]:
+    """Ingest, count, guard, fit, refine, evaluate, publish.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
+    accept_quality
+        Whether what guards of quality would stop is accepted, this once.
 
     Returns
     -------
@@ -72,6 +76,8 @@ def etl(config: str) -> dict[str, Any]:
     checked = load_config(config)
     with record_run(checked) as run, start_workers(checked.cluster) as address:
         stages = run.stages
+        run_to_counts(checked, address, stages)
+        guard(checked, run, accepted=accept_quality)
         run_to_model(checked, address, stages)
         stages["scores"] = evaluate(
             checked, stages["dataset"], stages["counts"], stages["model"], address
@@ -83,10 +89,15 @@ def etl(config: str) -> dict[str, Any]:
     return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
 
 
-def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
-    """Run the stages up to the refined model; each reference is added as its stage is reached."""
+def run_to_counts(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+    """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
     dataset = stages["dataset"] = ingest(config, address)
-    counts = stages["counts"] = count(config, dataset, address)
+    stages["counts"] = count(config, dataset, address)
+
+
+def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+    """Run the stages from the counts to the refined model."""
+    dataset, counts = stages["dataset"], stages["counts"]
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)
         config = settle(config, stages["rank"])

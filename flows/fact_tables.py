@@ -51,7 +51,7 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
+def make_facts_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     """Tables of a run's facts: rows, model, scores against the baseline."""
     rows, model, scores = facts["rows"], facts["model"], facts["scores"]
     counted = [(label, rows[key]) for key, label in ROWS.items() if key in rows]
@@ -59,7 +59,9 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     if made_missing := rows.get("cells_made_missing"):
         most = dict(list(made_missing.items())[:VARIABLES_SHOWN])
         counted.append(("unknown levels taken as missing", most))
-    tables = [make_table("Rows", ("what", "how many"), counted)]
+    tables: list[Group | Text] = [make_table("Rows", ("what", "how many"), counted)]
+    if "quality" in facts:
+        tables += make_quality_tables(facts["quality"])
     known = ("method", "rank", "passes", "best_pass", "converged")
     described = [(k, model[k]) for k in known]
     if "rank" in facts:
@@ -77,6 +79,19 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
         title = f"Hidden answers of held-out samples ({scores['hidden_cells']:,.0f})"
         tables.append(make_table(title, ("measure", "model", "single variables"), compared))
     return tables
+
+
+def make_quality_tables(findings: Sequence[Mapping[str, Any]]) -> list[Group | Text]:
+    """Findings of guards that crossed a limit, and a line for those that passed."""
+    crossed = [each for each in findings if not each["passed"]]
+    passed = {each["guard"] for each in findings} - {each["guard"] for each in crossed}
+    shown: list[Group | Text] = []
+    if crossed:
+        columns = ("guard", "measured", "limit", "action", "what was found")
+        keys = ("guard", "measured", "limit", "action", "sentence")
+        rows = [[each[key] for key in keys] for each in crossed]
+        shown.append(make_table("Guards of quality", columns, rows))
+    return [*shown, Text(f"{len(passed)} guards of quality passed")]
 
 
 def make_labels_table(facts: Mapping[str, Any]) -> Group:

@@ -8,16 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest.assembly import assemble_bucket
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
-from pmflib.ingest.spills import write_levels
+from pmflib.ingest.spills import ROWS_FILE, write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.dataset import LEVEL_COUNTS, SAMPLES
+from pmflib.store.sample_blocks import list_blocks, read_blocks
 
 # 2: a dataset names the rows of its partitions that are superseded
 VERSION = 2
@@ -69,7 +75,7 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
     source, raw = item
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return encode_wide(
+        summary = encode_wide(
             source,
             job.schema,
             job.source,
@@ -80,6 +86,10 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             folder=folder,
             on_rows=partial(report_count, job.topic),
         )
+        blocks = read_blocks(list_blocks(folder / SAMPLES))
+        codes = [block.to_codes(job.schema.offsets) for block in blocks]
+        _save_level_counts(folder, job.schema, codes)
+        return {**summary, "name": source.name}
 
     return Store(job.root).build(
         "samples",
@@ -104,7 +114,7 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         if census is not None:
             write_levels(folder, part)
-        return spill(
+        summary = spill(
             source,
             part,
             job.source,
@@ -113,6 +123,19 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             folder=folder,
             on_rows=partial(report_count, job.topic),
         )
+        with pa.ipc.open_file(str(folder / ROWS_FILE)) as file:
+            table = file.read_all()
+        if job.source.layout == "long":
+            levels = table["level"].to_numpy()
+            counts = np.bincount(levels[levels >= 0], minlength=part.n_levels).astype(np.int64)
+            np.save(folder / LEVEL_COUNTS, counts)
+        else:
+            dtype = part.code_dtype.newbyteorder("<")
+            rows = b"".join(table["codes"].to_pylist())
+            _save_level_counts(
+                folder, part, [np.frombuffer(rows, dtype).reshape(-1, part.n_variables)]
+            )
+        return {**summary, "name": source.name}
 
     return store.build(
         "spill",
@@ -126,6 +149,14 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
         version=VERSION,
         write=write,
     )
+
+
+def _save_level_counts(folder: Path, schema: Schema, codes: Sequence[IntArray]) -> None:
+    counts = np.zeros(schema.n_levels, np.int64)
+    for block in codes:
+        held = block >= 0
+        counts += np.bincount((block + schema.offsets[:-1])[held], minlength=schema.n_levels)
+    np.save(folder / LEVEL_COUNTS, counts)
 
 
 def assemble_partition(

@@ -28,6 +28,8 @@ BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
 """Columns of the table of blocks: place of the partition, then the fields of `BlockReference`."""
+LEVEL_COUNTS = "level_counts.npy"
+"""Encoded rows that hold each level, int64 of shape (n_levels,), in the folder of the step that read a file."""
 SUPERSEDED = "superseded.parquet"
 """Rows of partitions that are no samples of the dataset, in its folder."""
 SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
@@ -138,6 +140,33 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
         ) from error
+
+
+def list_file_steps(store: Store, dataset: Reference) -> list[tuple[str, Reference, Reference]]:
+    """Raw files of a dataset, in order: name, reference of the source, and of the artefact that its rows were read to.
+
+    The summary of that artefact has name, rows_in, rows_encoded and reasons; its folder has ``LEVEL_COUNTS``.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a step is not in the store.
+    """
+    entry = store.find(dataset.identity)
+    if entry is None:
+        raise StoreError(
+            f"dataset {dataset.digest[:12]} is not in store {str(store.root)!r}; run the pipeline again"
+        )
+    found = []
+    for reference in entry.inputs.values():
+        step = store.find(reference.identity)
+        if step is None:
+            raise StoreError(
+                f"{reference.kind} {reference.digest[:12]} is not in store {str(store.root)!r}; run the pipeline again"
+            )
+        if "source" in step.inputs:
+            found.append((step.options["name"], step.inputs["source"], reference))
+    return found
 
 
 def list_partitions(store: Store, dataset: Reference) -> list[Path]:
