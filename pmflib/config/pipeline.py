@@ -232,14 +232,14 @@ class QualityConfig(_Section):
     """Share of the encoded rows of one file that other rows supersede."""
     new_rows: Limits = Limits(warn=1)
     """Rows encoded that the last run did not have, at least."""
-    variable_drift: Limits = Limits(warn=0.25, stop=1.0)
+    variable_drift: Limits = Limits(warn=0.25, stop=0.5)
     """Population stability index, at least so large beyond chance, of a variable's levels: rows of a new file, or of
     all new files, against those that the live model was made from."""
     scale_drift: Limits = Limits(warn=0.1, stop=0.25)
     """The same of the pooled levels of all variables that share their levels."""
-    answer_drift: Limits = Limits(warn=1.0)
+    answer_drift: Limits = Limits(warn=0.25)
     """Long layout: the same of the variables that are answered."""
-    pair_drift: Limits = Limits(warn=0.25, stop=1.0)
+    pair_drift: Limits = Limits(warn=0.25, stop=0.5)
     """The same of the levels of a pair of variables."""
     dependence_drift: Limits = Limits(warn=0.1, stop=0.25)
     """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new

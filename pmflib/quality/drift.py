@@ -10,6 +10,7 @@ import numpy as np
 from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.config import QualityConfig
 from pmflib.level_blocks import sum_blocks
+from pmflib.quality.families import Family, list_families
 from pmflib.quality.findings import Finding, abstain, judge, write_share
 from pmflib.quality.homogeneity import (
     Comparison,
@@ -17,7 +18,6 @@ from pmflib.quality.homogeneity import (
     estimate_correlation,
     estimate_design_effect,
 )
-from pmflib.quality.questions import Question, list_questions
 from pmflib.quality.row_guards import LEAST_SIBLINGS, FileAccount, FileChange
 from pmflib.schema import Schema
 
@@ -26,8 +26,8 @@ MOST_LISTED = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Tests:
-    """Tests of one guard, with a name for each.
+class DriftTests:
+    """DriftTests of one guard, with a name for each.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LiveData:
 
 def compare_files(
     schema: Schema, layout: str, live: LiveData, changes: Sequence[FileChange]
-) -> list[Tests]:
+) -> list[DriftTests]:
     """Compare the levels of each new file, and of all new files together, with those of the live model's files.
 
     Parameters
@@ -85,7 +85,7 @@ def compare_files(
 
     Returns
     -------
-    Tests, a family per question and file.
+    Tests, by family and file.
 
     Notes
     -----
@@ -96,32 +96,32 @@ def compare_files(
     if len(subjects) > 1:
         subjects.append((f"all {len(subjects)} new files", [f for _, (f,) in subjects]))
     tests = []
-    for question in list_questions(schema, layout):
-        reference = question.gather(live.counts, live.rows)
-        correlation = np.zeros(question.offsets.size - 1)
+    for family in list_families(schema, layout):
+        reference = family.gather(live.counts, live.rows)
+        correlation = np.zeros(family.offsets.size - 1)
         if len(live.files) >= LEAST_SIBLINGS:
-            correlation = estimate_correlation(reference, question.offsets)
+            correlation = estimate_correlation(reference, family.offsets)
         effect = np.ones_like(correlation)
-        if question.clustered:
-            folds = question.gather(live.fold_counts)
-            effect = estimate_design_effect(folds, question.offsets)
-        reference_effect = np.maximum(effect, _spread(reference, question.offsets, correlation))
+        if family.clustered:
+            folds = family.gather(live.fold_counts)
+            effect = estimate_design_effect(folds, family.offsets)
+        reference_effect = np.maximum(effect, _spread(reference, family.offsets, correlation))
         for subject, files in subjects:
             rows = np.array([file.rows_encoded for file in files])
-            new = question.gather(np.stack([file.level_counts for file in files]), rows)
-            new_effect = np.maximum(effect, _spread(new, question.offsets, correlation))
+            new = family.gather(np.stack([file.level_counts for file in files]), rows)
+            new_effect = np.maximum(effect, _spread(new, family.offsets, correlation))
             compared = compare_counts(
                 new.sum(axis=0),
                 reference.sum(axis=0),
-                question.offsets,
+                family.offsets,
                 new_effect,
                 reference_effect,
             )
-            tests.append(Tests(question.guard, _name_in(question, subject), compared))
+            tests.append(DriftTests(family.guard, _name_in(family, subject), compared))
     return tests
 
 
-def control_discoveries(tests: Sequence[Tests], rate: float) -> list[BoolArray]:
+def control_discoveries(tests: Sequence[DriftTests], rate: float) -> list[BoolArray]:
     """Which tests reject "no drift", with an expected share ``rate`` of chance among those of all families.
 
     References
@@ -140,7 +140,7 @@ def control_discoveries(tests: Sequence[Tests], rate: float) -> list[BoolArray]:
     return np.split(rejected, np.cumsum(sizes)[:-1])
 
 
-def judge_drift(tests: Sequence[Tests], config: QualityConfig) -> list[Finding]:
+def judge_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Finding]:
     """Findings of all tests: each drift that crosses a limit, and a finding per guard for all that passed.
 
     A drift needs both: it is no chance, by the rate of false discoveries, and its index is beyond the limit even at its
@@ -188,8 +188,8 @@ def _spread(groups: IntArray, offsets: IntArray, correlation: FloatArray) -> Flo
     return effect
 
 
-def _name_in(question: Question, subject: str) -> Callable[[int], str]:
-    return lambda place: f"{question.names[place]} in {subject}"
+def _name_in(family: Family, subject: str) -> Callable[[int], str]:
+    return lambda place: f"{family.names[place]} in {subject}"
 
 
 def _describe(name: str, found: Comparison, place: int) -> str:

@@ -1,4 +1,4 @@
-"""Tests of homogeneity: whether new counts have the distribution of earlier ones, and how far they are from it.
+"""DriftTests of homogeneity: whether new counts have the distribution of earlier ones, and how far they are from it.
 
 Many tests are made at once. Their cells lie one after the other: test t owns cells ``offsets[t]:offsets[t + 1]``.
 """

@@ -8,7 +8,7 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.level_blocks import sum_pairs
-from pmflib.quality.drift import Tests
+from pmflib.quality.drift import DriftTests
 from pmflib.quality.homogeneity import (
     LEAST_COUNTED,
     Comparison,
@@ -39,7 +39,7 @@ def subtract_tables(now: IntArray, before: IntArray) -> IntArray | None:
 
 def compare_pairs(
     schema: Schema, new: IntArray, reference: IntArray, *, tile_cells: int = TILE_CELLS
-) -> list[Tests]:
+) -> list[DriftTests]:
     """Compare every pair of variables that has enough samples on both sides.
 
     Parameters
@@ -53,7 +53,7 @@ def compare_pairs(
 
     Returns
     -------
-    Tests of the guards ``pair_drift`` and ``dependence_drift``.
+    DriftTests of the guards ``pair_drift`` and ``dependence_drift``.
 
     Notes
     -----
@@ -63,7 +63,7 @@ def compare_pairs(
     offsets, sizes = schema.offsets, schema.cardinalities
     enough = np.minimum(sum_pairs(new, offsets), sum_pairs(reference, offsets)) >= LEAST_COUNTED
     first, second = np.nonzero(np.triu(enough, 1))
-    tests: list[Tests] = []
+    tests: list[DriftTests] = []
     shapes = np.stack([sizes[first], sizes[second]], axis=1)
     for rows, columns in np.unique(shapes, axis=0).tolist():
         mine = np.flatnonzero((shapes == (rows, columns)).all(axis=1))
@@ -72,11 +72,11 @@ def compare_pairs(
             pairs = first[mine[start : start + step]], second[mine[start : start + step]]
             tables = [_cut(table, offsets, pairs, (rows, columns)) for table in (new, reference)]
             name = _name_pairs(schema, pairs)
-            tests.append(Tests("pair_drift", name, _compare_joint(*tables)))
+            tests.append(DriftTests("pair_drift", name, _compare_joint(*tables)))
             expected = carry_dependence(tables[1], tables[0])
             n_reference = tables[1].sum(axis=(1, 2))
             compared = compare_dependence(tables[0], expected, n_reference, (rows, columns))
-            tests.append(Tests("dependence_drift", name, compared))
+            tests.append(DriftTests("dependence_drift", name, compared))
     return tests
 
 

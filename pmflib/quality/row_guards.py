@@ -15,9 +15,9 @@ from pmflib.quality.findings import Finding, judge, write_share
 
 LEAST_SIBLINGS = 5
 """Files that the last run must have for their sizes to say what is usual: the spread of fewer is hardly known."""
-SPREAD_FACTOR = 4.0
+SPREAD_FACTOR = 3.0
 """Robust standard deviations of the logarithms of the siblings' sizes that a new file may be away from their median:
-a normal deviate beyond 4 has a probability of 6e-5, and real sizes have longer tails than the normal."""
+a normal deviate is beyond 3 in 3 of 1,000."""
 MAD_TO_DEVIATION = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
 LEAST_ROWS_OF_TWINS = 20

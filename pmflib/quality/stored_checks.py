@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pmflib.config import QualityConfig
 from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.errors import StoreError
-from pmflib.quality.drift import LiveData, Tests, compare_files, judge_drift
+from pmflib.quality.drift import DriftTests, LiveData, compare_files, judge_drift
 from pmflib.quality.findings import Finding, abstain
 from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs, subtract_tables
 from pmflib.quality.row_guards import (
@@ -86,7 +86,7 @@ def check_dataset(
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"
         return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
-    tests: list[Tests] = []
+    tests: list[DriftTests] = []
     if any(change.file.rows_encoded for change in changes.new):
         tests = _compare_files(store, schema, layout, live, changes.new)
     else:
@@ -163,7 +163,7 @@ def _compare_files(
     layout: str,
     live: Mapping[str, Reference],
     new: list[FileChange],
-) -> list[Tests]:
+) -> list[DriftTests]:
     path = store.locate(live["counts"]) / PAIRS
     _, n_folds = load_shape(path)
     fold_counts = np.stack([load_singles(path, folds=[fold]) for fold in range(n_folds)])
@@ -177,7 +177,7 @@ def _compare_pairs(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> list[Tests]:
+) -> list[DriftTests]:
     """Compare pairs of the samples that were added since the last run; of all samples, if some were taken away."""
     table, before = (_load_table(store, each["counts"]) for each in (now, last))
     same = last["counts"].digest == live["counts"].digest

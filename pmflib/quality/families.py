@@ -11,7 +11,7 @@ from pmflib.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Family:
     """A family of tests: how counts of levels become cells.
 
     Parameters
@@ -60,7 +60,7 @@ class Question:
         return gathered
 
 
-def list_questions(schema: Schema, layout: str) -> list[Question]:
+def list_families(schema: Schema, layout: str) -> list[Family]:
     """Everything that level counts are compared in.
 
     Parameters
@@ -69,27 +69,27 @@ def list_questions(schema: Schema, layout: str) -> list[Question]:
         Variables and levels.
     layout
         "wide": a row that does not answer a variable is a cell of it. "long": rows are answers, and which variables
-        they answer is a question of its own.
+        they answer is compared as well.
     """
     owners = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
     levels = np.arange(schema.n_levels)
     if layout == "wide":
         offsets = schema.offsets + np.arange(schema.n_variables + 1)
-        variables = Question(
+        variables = Family(
             "variable_drift", schema.names, levels + owners, offsets, offsets[1:] - 1
         )
     else:
-        variables = Question("variable_drift", schema.names, levels, schema.offsets)
-    questions = [variables]
+        variables = Family("variable_drift", schema.names, levels, schema.offsets)
+    families = [variables]
     if (scales := _join_scales(schema, owners)) is not None:
-        questions.append(scales)
+        families.append(scales)
     if layout == "long" and schema.n_variables > 1:
         whole = np.array([0, schema.n_variables])
-        questions.append(Question("answer_drift", ("answers",), owners, whole, clustered=True))
-    return questions
+        families.append(Family("answer_drift", ("answers",), owners, whole, clustered=True))
+    return families
 
 
-def _join_scales(schema: Schema, owners: IntArray) -> Question | None:
+def _join_scales(schema: Schema, owners: IntArray) -> Family | None:
     """Variables with the same levels are one scale; a variable alone is none."""
     members: dict[tuple[str, ...], list[int]] = {}
     for place, variable in enumerate(schema.variables):
@@ -105,4 +105,4 @@ def _join_scales(schema: Schema, owners: IntArray) -> Question | None:
         )
         offsets.append(offsets[-1] + len(labels))
         names.append(f"scale {labels[0]} to {labels[-1]} of {len(variables)} variables")
-    return Question("scale_drift", tuple(names), cells, np.array(offsets), clustered=True)
+    return Family("scale_drift", tuple(names), cells, np.array(offsets), clustered=True)
