@@ -261,9 +261,17 @@ class QualityConfig(_Section):
         field = cls.model_fields.get(name)
         if field is None or not isinstance(field.default, Limits):
             return given
-        if given == "off":
-            return Limits()
-        return field.default.model_dump() | given if isinstance(given, dict) else given
+        if given == "off" or isinstance(given, Limits):
+            return Limits() if given == "off" else given
+        numbers = (
+            given.values() if isinstance(given, dict) and set(given) <= {"warn", "stop"} else [""]
+        )
+        if not all(n == "off" or (isinstance(n, int | float) and n >= 0) for n in numbers):
+            raise ValueError(
+                f'{name} = {given!r} is no limit of a guard; give "off", or {{warn = ..., stop = ...}}: each a number, '
+                'at least 0, or "off"'
+            )
+        return field.default.model_dump() | given
 
     @field_validator("reasons")
     @classmethod

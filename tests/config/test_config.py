@@ -233,8 +233,9 @@ def test_make_config__limits_of_guards_that_make_no_sense():
     for given, message in (
         ({"quarantine": {"warn": 0.4}}, r"quarantine.warn = 0.4 is beyond quarantine.stop = 0.2"),
         ({"least_rows": {"warn": 5, "stop": 9}}, r"least_rows.warn = 5 is beyond"),
-        ({"quarantine": {"stop": -1}}, r"quality.quarantine.stop"),
-        ({"quarantine": {"limit": 1}}, r"quality.quarantine.limit"),
+        ({"quarantine": {"stop": -1}}, r"quarantine = {'stop': -1} is no limit of a guard"),
+        ({"quarantine": {"limit": 1}}, r"quarantine = {'limit': 1} is no limit of a guard"),
+        ({"quarantine": 0.3}, r'quarantine = 0.3 is no limit of a guard; give "off", or {warn'),
         ({"drift": {"stop": 1}}, r"quality.drift"),
         ({"reasons": {"unknown": {"stop": 1}}}, r"\['unknown'\] are no reasons of a quarantine"),
         ({"false_discoveries": 1.5}, r"quality.false_discoveries"),
