@@ -11,6 +11,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.guarding import guard
 from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.fitting.refit import plan_refit
@@ -55,18 +56,21 @@ def fit_flow(config: str) -> Reference:
     checked = load_config(config)
     with share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
+        run_to_counts(checked, address, stages)
         run_to_model(checked, address, stages, {})
         return stages["model"]
 
 
 @flow(name="etl", flow_run_name=name_run)
-def etl(config: str) -> dict[str, Any]:
-    """Ingest, count, fit, refine, evaluate, publish.
+def etl(config: str, accept_quality: bool = False) -> dict[str, Any]:
+    """Ingest, count, guard, fit, refine, evaluate, publish.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
+    accept_quality
+        Whether what guards of quality would stop is accepted, this once.
 
     Returns
     -------
@@ -75,6 +79,8 @@ def etl(config: str) -> dict[str, Any]:
     checked = load_config(config)
     with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
+        run_to_counts(checked, address, stages)
+        guard(checked, run, accepted=accept_quality)
         run_to_model(checked, address, stages, run.facts)
         stages["scores"] = evaluate(
             checked, stages["dataset"], stages["counts"], stages["model"], address
@@ -95,16 +101,21 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
+def run_to_counts(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+    """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
+    base = find_base(config)
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
+    stages["counts"] = count(config, dataset, address)
+
+
 def run_to_model(
     config: PipelineConfig, address: str, stages: dict[str, Reference], facts: dict[str, Any]
 ) -> None:
-    """Run the stages up to the refined model; each reference is added as its stage is reached, facts as they are known.
+    """Run the stages from the counts to the refined model; facts are added as they are known.
 
     A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model.
     """
-    base = find_base(config)
-    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
-    counts = stages["counts"] = count(config, dataset, address)
+    dataset, counts = stages["dataset"], stages["counts"]
     store = open_store(config)
     refit = plan_refit(
         store,

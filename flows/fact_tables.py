@@ -56,15 +56,17 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
-    """Tables of a run's facts: rows, new model, scores of it, of the live model and of the baseline."""
+def make_facts_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
+    """Tables of a run's facts: rows, findings, new model, scores of it, of the live model and of the baseline."""
     rows, model, scores = facts["rows"], facts["model"], facts["scores"]
     counted = [(label, rows[key]) for key, label in ROWS.items() if key in rows]
     counted += [(f"  {reason}", n) for reason, n in rows.get("reasons", {}).items()]
     if made_missing := rows.get("cells_made_missing"):
         most = dict(list(made_missing.items())[:VARIABLES_SHOWN])
         counted.append(("unknown levels taken as missing", most))
-    tables = [make_table("Rows", ("what", "how many"), counted)]
+    tables: list[Group | Text] = [make_table("Rows", ("what", "how many"), counted)]
+    if "quality" in facts:
+        tables += make_quality_tables(facts["quality"])
     known = ("method", "rank", "passes", "best_pass", "converged")
     described = [(k, model[k]) for k in known]
     if "refit" in facts:
@@ -109,6 +111,19 @@ def _make_scores_table(facts: Mapping[str, Any]) -> Group:
 def _name(title: str, digest: str | None) -> str:
     """Title of a model with the digits that name it."""
     return f"{title} {digest[:DIGITS]}" if digest else title
+
+
+def make_quality_tables(findings: Sequence[Mapping[str, Any]]) -> list[Group | Text]:
+    """Findings of guards that crossed a limit, and a line for those that passed."""
+    crossed = [each for each in findings if not each["passed"]]
+    passed = {each["guard"] for each in findings} - {each["guard"] for each in crossed}
+    shown: list[Group | Text] = []
+    if crossed:
+        columns = ("guard", "measured", "limit", "action", "what was found")
+        keys = ("guard", "measured", "limit", "action", "sentence")
+        rows = [[each[key] for key in keys] for each in crossed]
+        shown.append(make_table("Guards of quality", columns, rows))
+    return [*shown, Text(f"{len(passed)} guards of quality passed")]
 
 
 def make_labels_table(facts: Mapping[str, Any]) -> Group:

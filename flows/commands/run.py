@@ -14,13 +14,22 @@ from pmflib.config import load_config
 from pmflib.errors import ConfigError
 
 
-def run(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Run a pipeline: ingest what is new, count, fit, refine, evaluate, publish."""
+def run(
+    config: ConfigPath,
+    accept_quality: Annotated[
+        bool,
+        typer.Option(
+            "--accept-quality", help="Take the data of this run as they are, whatever guards say."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
     checked = load_config(config)
     with orchestrated(checked, as_json):
         from flows.etl import etl
 
-        facts = etl(str(config))
+        facts = etl(str(config), accept_quality=accept_quality)
     show_facts(facts, as_json)
 
 
