@@ -160,14 +160,26 @@ def check_kind(path: Path, kind: str) -> None:
 
 @contextmanager
 def refuse_damage(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group."""
+    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group.
+
+    Metadata may say anything: types that are none, shapes of which no machine has the memory, nesting without end.
+    """
     try:
         yield
     except StoreError:
         raise
-    except (KeyError, OSError, ValueError, RuntimeError) as error:
+    except (
+        LookupError,
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        MemoryError,
+        RuntimeError,
+    ) as error:
         raise StoreError(
-            f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
+            f"arrays of {path.name!r} cannot be read ({error!s:.200}); rebuild the artefact"
         ) from error
 
 
@@ -184,7 +196,7 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     import zarr
 
     check_files(path, "zarr.json")
-    with suppress(FileNotFoundError):
+    with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here: Zarr's error cannot be pickled, and as its context nor could this one
     raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")

@@ -15,6 +15,7 @@ from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store, identify, replace_file
 from pmflib.store.file_digests import LIST_FILE, digest_tree
 from pmflib.store.leases import LEASE_SECONDS, hold_lease, mark_draft
+from pmflib.store.sealed_json import seal
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 
@@ -215,7 +216,21 @@ def test_build__damaged_content_is_replaced_when_it_is_built_again(store):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"[]", b"{}", b'"x"', b'{"reference": {"kind": "thing"}}'],
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b'"x"',
+        b'{"reference": {"kind": "thing"}}',
+        b"[" * 50_000,
+        b'{"a":' * 50_000,
+        b"9" * 5000,
+        seal({"reference": {"kind": "thing", "identity": "../../x", "digest": "../../y"}}),
+        seal({"reference": [], "inputs": {}, "options": {}, "version": 1, "summary": {}}),
+        seal({"deep": 1, "version": float("inf")}),
+    ],
 )
 def test_find__damaged_entry_names_the_file_to_delete(store, content):
     entry = build(store)
