@@ -48,7 +48,7 @@ def test_start_workers__processes_refuse_clients_without_the_key():
         logging.getLogger("distributed.comm.tcp").setLevel(logging.CRITICAL)
         plain = address.replace("tls", "tcp")
         for target, security in ((plain, Security()), (address, Security.temporary())):
-            with pytest.raises(OSError, match="timed out|closed|unknown ca|connect"):
+            with pytest.raises(OSError, match=r"timed out|closed|certificate"):
                 asyncio.run(try_to_stop(target, security))
         with open_client(address) as client:
             assert client.submit(len, [1, 2]).result() == 2
