@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -109,9 +109,11 @@ def _show_facts(entry: Entry, seconds: float) -> None:
         {"what": f"input {role}", "value": reference.digest[:24]}
         for role, reference in list(entry.inputs.items())[:20]
     ]
-    create_table_artifact(
-        key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
-    )
+    # a server that is away for a moment must not cost the stage: the artefact itself is in the store
+    with suppress(Exception):
+        create_table_artifact(
+            key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
+        )
 
 
 def _abridge(value: Any) -> str:
