@@ -18,7 +18,7 @@ from pmflib.store.run_records import find_last_run
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
-from tasks.ingest import ingest
+from tasks.ingest import ingest, list_inputs
 from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
@@ -58,13 +58,15 @@ def fit_flow(config: str) -> Reference:
 
 
 @flow(name="etl", flow_run_name=name_run)
-def etl(config: str) -> dict[str, Any]:
+def etl(config: str, rehash: bool = False) -> dict[str, Any]:
     """Ingest, count, fit, refine, evaluate, publish.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
 
     Returns
     -------
@@ -73,7 +75,8 @@ def etl(config: str) -> dict[str, Any]:
     checked = load_config(config)
     with record_run(checked) as run, start_workers(checked.cluster) as address:
         stages = run.stages
-        run_to_model(checked, address, stages)
+        run_to_model(checked, address, stages, rehash=rehash)
+        run.inputs = list_inputs(checked, stages["dataset"])
         stages["scores"] = evaluate(
             checked, stages["dataset"], stages["counts"], stages["model"], address
         )
@@ -90,10 +93,12 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
-def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+def run_to_model(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
+) -> None:
     """Run the stages up to the refined model; each reference is added as its stage is reached."""
     base = find_base(config)
-    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
     counts = stages["counts"] = count(config, dataset, address)
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
+from pmflib.store.dataset import list_file_steps
 from tasks.stage import load_schema, open_store, open_workers, publish_entry, stage
 from tasks.stage_progress import report
 
@@ -17,6 +19,7 @@ def ingest(
     address: str = "",
     censuses: Mapping[str, Reference] | None = None,
     base: Reference | None = None,
+    rehash: bool = False,
 ) -> Reference:
     """Encode all sources, quarantine what does not fit, and cut samples into partitions.
 
@@ -30,6 +33,8 @@ def ingest(
         For label logs, the census of each file, as `tasks.census.census` gives them.
     base
         Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
 
     Returns
     -------
@@ -48,7 +53,14 @@ def ingest(
     def build() -> Entry:
         with open_workers(config, address) as (client, _):
             return build_dataset(
-                client, store, config, schema, censuses=censuses, base=base, on_step=_report_rows
+                client,
+                store,
+                config,
+                schema,
+                censuses=censuses,
+                base=base,
+                rehash=rehash,
+                on_step=_report_rows,
             )
 
     return publish_entry(build).reference
@@ -56,3 +68,14 @@ def ingest(
 
 def _report_rows(step: str, done: int, total: int, n_rows: int) -> None:
     report(step, done, total, f"{n_rows:,} rows" if n_rows or done == total else "")
+
+
+def list_inputs(config: PipelineConfig, dataset: Reference) -> list[dict[str, Any]]:
+    """Raw files of a dataset, for the record of a run: name, digest, bytes and rows of each."""
+    store, inputs = open_store(config), []
+    for file in list_file_steps(store, dataset):
+        source, step = store.find(file.source.identity), store.find(file.step.identity)
+        facts = {"name": file.name, "digest": file.source.digest}
+        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
+        inputs.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
+    return inputs

@@ -14,13 +14,19 @@ from pmflib.config import load_config
 from pmflib.errors import ConfigError
 
 
-def run(config: ConfigPath, as_json: AsJson = False) -> None:
+def run(
+    config: ConfigPath,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Run a pipeline: ingest what is new, count, fit, refine, evaluate, publish."""
     checked = load_config(config)
     with orchestrated(checked, as_json):
         from flows.etl import etl
 
-        facts = etl(str(config))
+        facts = etl(str(config), rehash)
     show_facts(facts, as_json)
 
 
