@@ -62,7 +62,7 @@ def fit_flow(config: str) -> Reference:
 
 
 @flow(name="etl", flow_run_name=name_run)
-def etl(config: str, accept_quality: bool = False) -> dict[str, Any]:
+def etl(config: str, accept_quality: bool = False, rehash: bool = False) -> dict[str, Any]:
     """Ingest, count, guard, fit, refine, evaluate, publish.
 
     Parameters
@@ -71,6 +71,8 @@ def etl(config: str, accept_quality: bool = False) -> dict[str, Any]:
         Path of a pipeline configuration file.
     accept_quality
         Whether what guards of quality would stop is accepted, this once.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def etl(config: str, accept_quality: bool = False) -> dict[str, Any]:
     checked = load_config(config)
     with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
-        run_to_counts(checked, address, stages)
+        run_to_counts(checked, address, stages, rehash=rehash)
         guard(checked, run, accepted=accept_quality)
         run_to_model(checked, address, stages, run.facts)
         stages["scores"] = evaluate(
@@ -101,10 +103,12 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
-def run_to_counts(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
+def run_to_counts(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
+) -> None:
     """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
     base = find_base(config)
-    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"))
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
     stages["counts"] = count(config, dataset, address)
 
 

@@ -24,6 +24,7 @@ ROWS = {
     "observed": "observed answers",
     "rows_in": "rows read",
     "rows_encoded": "rows used",
+    "rows_left_out": "rows of variables left out",
     "rows_quarantined": "rows in quarantine",
 }
 """Words for the keys of an account of rows, in the order shown."""
@@ -61,6 +62,8 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     rows, model, scores = facts["rows"], facts["model"], facts["scores"]
     counted = [(label, rows[key]) for key, label in ROWS.items() if key in rows]
     counted += [(f"  {reason}", n) for reason, n in rows.get("reasons", {}).items()]
+    if skipped := rows.get("files_skipped"):
+        counted.append(("files passed over", ", ".join(skipped)))
     if made_missing := rows.get("cells_made_missing"):
         most = dict(list(made_missing.items())[:VARIABLES_SHOWN])
         counted.append(("unknown levels taken as missing", most))

@@ -11,8 +11,8 @@ from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
 from pmflib.ingest.source_urls import mask_secrets
 from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.dataset import list_sources
 from pmflib.store.leases import hold_lease
-from pmflib.store.lineage import list_sources
 from pmflib.store.run_records import (
     Action,
     Outcome,

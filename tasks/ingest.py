@@ -17,6 +17,7 @@ def ingest(
     address: str = "",
     censuses: Mapping[str, Reference] | None = None,
     base: Reference | None = None,
+    rehash: bool = False,
 ) -> Reference:
     """Encode all sources, quarantine what does not fit, and cut samples into partitions.
 
@@ -30,6 +31,8 @@ def ingest(
         For label logs, the census of each file, as `tasks.census.census` gives them.
     base
         Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
 
     Returns
     -------
@@ -48,7 +51,14 @@ def ingest(
     def build() -> Entry:
         with open_workers(config, address) as (client, _):
             return build_dataset(
-                client, store, config, schema, censuses=censuses, base=base, on_step=_report_rows
+                client,
+                store,
+                config,
+                schema,
+                censuses=censuses,
+                base=base,
+                rehash=rehash,
+                on_step=_report_rows,
             )
 
     return publish_entry(build).reference

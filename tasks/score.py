@@ -113,7 +113,7 @@ def answer(
         store,
         "answers",
         inputs={"dataset": dataset, "model": model, "questions": raw},
-        options={"source": config.source.model_dump(mode="json", exclude={"path", "missing"})},
+        options={"source": config.source.reading},
         version=VERSION,
         write=write,
     ).reference

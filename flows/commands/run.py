@@ -22,6 +22,9 @@ def run(
             "--accept-quality", help="Take the data of this run as they are, whatever guards say."
         ),
     ] = False,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
@@ -29,7 +32,7 @@ def run(
     with orchestrated(checked, as_json):
         from flows.etl import etl
 
-        facts = etl(str(config), accept_quality=accept_quality)
+        facts = etl(str(config), accept_quality=accept_quality, rehash=rehash)
     show_facts(facts, as_json)
 
 

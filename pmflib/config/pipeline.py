@@ -49,6 +49,10 @@ _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
 
 
+DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
+"""Ends of the names of data in a folder, besides those of packed files: a script or a picture among them is no data."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -93,8 +97,22 @@ class SourceConfig(_Section):
     """CSV only."""
     columns: tuple[str, ...] | None = None
     """CSV only: names of the columns of files that have no header."""
+    suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
+    """Ends of the names of data in a folder, or under a glob that ends with a wildcard, also with .gz, .bz2, .xz or
+    .zst after them; other files are passed over, and named. A file that is named itself is always taken."""
+    on_empty_file: Literal["skip", "stop"] = "stop"
+    """A file without a byte: pass it over, and name it in the account of rows, or stop."""
+    on_unreadable_file: Literal["skip", "stop"] = "stop"
+    """A file that is damaged, of another format, or lacks a column: pass it over, and name it in the account of rows,
+    or stop; in both cases all files are tried first, and every one that fails is named."""
     missing: tuple[str, ...] = DEFAULT_MISSING
     """Texts that mean "not given", when a schema is drafted; afterwards the schema says."""
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Options that change what is read from a file, as plain JSON types: not which files there are."""
+        others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
+        return self.model_dump(mode="json", exclude=others)
 
     @model_validator(mode="after")
     def _check_layout(self) -> SourceConfig:

@@ -61,7 +61,8 @@ class BuildJob:
         """Options that change what a file is encoded to, plain JSON types."""
         return {
             "schema": self.schema.digest,
-            "source": self.source.model_dump(mode="json", exclude={"path", "missing"}),
+            "left_out": self.schema.left_out_digest,
+            "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
         }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pmflib.config import PipelineConfig
+from pmflib.errors import PmfError
 from pmflib.ingest.accounts import carry_account, combine_accounts
 from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes, list_keys
 from pmflib.ingest.build_steps import (
@@ -19,6 +21,7 @@ from pmflib.ingest.build_steps import (
     number_inputs,
     spill_file,
 )
+from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.layering import (
     Base,
     cut_keys,
@@ -26,13 +29,16 @@ from pmflib.ingest.layering import (
     open_base,
     supersede_samples,
 )
-from pmflib.ingest.sources import Source, digest_source, find_sources
+from pmflib.ingest.readable_files import attempt, keep_readable
+from pmflib.ingest.sources import Source, find_sources
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import FileStep, open_layer, write_dataset, write_layers
+
+R = TypeVar("R")
 
 OnStep: TypeAlias = Callable[[str, int, int, int], None]
 """Called with the name of a step, how many of its items are done, how many there are, and the rows read so far."""
@@ -46,6 +52,7 @@ def build_dataset(
     *,
     censuses: Mapping[str, Reference] | None = None,
     base: Reference | None = None,
+    rehash: bool = False,
     on_step: OnStep = lambda *_: None,
 ) -> Entry:
     """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
@@ -68,54 +75,69 @@ def build_dataset(
         Dataset to build upon, of the same store: only samples with rows in files that are new, changed or removed are
         assembled again, from the spills, and its other samples are referred to. The samples are those of a dataset
         built afresh, whose partitions are others. One that differs in schema, layout, folds or buckets is passed over.
+    rehash
+        Whether to read the bytes of all files, also of those that seem not to have changed: see `find_digest`.
     on_step
         Progress.
 
     Returns
     -------
-    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it.
+    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it, and ``files_skipped``:
+    names of files that were passed over, each with the reason.
 
     Raises
     ------
     ConfigError
         If a worker does not see the store.
     SourceError
-        If a file is missing, empty, cut short or of another format.
+        If a file is missing, empty, cut short or of another format, or has changed while it was read: all files that
+        are at fault are named.
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
-    sources = find_sources(config.source_paths)
+    rule, skipped = config.source.on_unreadable_file, dict[str, str]()
+    sources = find_sources(
+        config.source_paths,
+        config.source.suffixes,
+        skip_empty=config.source.on_empty_file == "skip",
+        skipped=skipped,
+    )
     n_folds, root = config.store.folds, str(store.root.resolve())
     job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
     check_workers_see(client, root)
-    digests = map_items(client, digest_source, sources)
-    raw = [
-        store.record_source(source.name, digest, {"bytes": source.size}).reference
-        for source, digest in zip(sources, digests, strict=True)
+    digests = map_items(client, partial(attempt, build=find_digest), sources, root, rehash)
+    files = [
+        (
+            replace(source, digest=digest),
+            store.record_source(source.name, digest, {"bytes": source.size}).reference,
+        )
+        for source, digest in keep_readable(sources, digests, rule, skipped)
     ]
-    files = list(zip(sources, raw, strict=True))
     if config.source.sample is None:
-        partitions = _build_all(client, "encode files", encode_file, files, job, on_step)
-        steps = _list_steps(files, partitions)
+        tried = _try_all(client, "encode files", encode_file, files, job, on_step)
+        steps, partitions = _list_steps(files, tried, rule, skipped)
         account = combine_accounts([], [entry.summary for entry in partitions])
+        account["files_skipped"] = dict(sorted(skipped.items()))
         return _publish_fresh(store, job, steps, partitions, None, account)
-    # a row number means something where there is one file, and then it is stored
-    origin = {**job.origin, "single": len(files) == 1}
-    earlier = open_base(store, base, origin, config.store.buckets)
+    earlier = open_base(store, base, job.origin, config.store.buckets)
     n_buckets = config.store.buckets or (
         earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
     )
     job = replace(job, n_buckets=n_buckets)
-    spills = _build_all(client, "read files", spill_file, files, job, on_step)
-    steps = _list_steps(files, spills)
-    if earlier is not None:
-        return _build_upon(client, store, earlier, job, steps, spills, on_step)
-    references, names = [spill.reference for spill in spills], [source.name for source in sources]
+    tried = _try_all(client, "read files", spill_file, files, job, on_step)
+    steps, spills = _list_steps(files, tried, rule, skipped)
+    # a row number means something where there is one file, and then it is stored
+    if earlier is not None and (len(steps) == 1) == (len(earlier.files) == 1):
+        return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
+    references, names = [step.step for step in steps], [step.name for step in steps]
     buckets = [(bucket, references, names) for bucket in range(n_buckets)]
     partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
-    summaries = ([entry.summary for entry in entries] for entries in (spills, partitions))
+    account = combine_accounts(
+        [entry.summary for entry in spills], [entry.summary for entry in partitions]
+    )
+    account["files_skipped"] = dict(sorted(skipped.items()))
     keys = [list_keys(bucket) for bucket in range(n_buckets)]
-    return _publish_fresh(store, job, steps, partitions, keys, combine_accounts(*summaries))
+    return _publish_fresh(store, job, steps, partitions, keys, account)
 
 
 def _build_upon(
@@ -125,11 +147,12 @@ def _build_upon(
     job: BuildJob,
     steps: Sequence[FileStep],
     spills: Sequence[Entry],
+    skipped: Mapping[str, str],
     on_step: OnStep,
 ) -> Entry:
     """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
     references, names = [step.step for step in steps], [step.name for step in steps]
-    if list(steps) == list(base.files):
+    if list(steps) == list(base.files) and skipped == base.account["files_skipped"]:
         return base.entry
     touched = find_touched(client, store, base, references)
     left = supersede_samples(client, base, touched)
@@ -144,10 +167,11 @@ def _build_upon(
     for entry, (keys, *_) in zip(built, items, strict=True):
         if entry.summary["samples"]:
             layers.append(open_layer(store, entry.reference, (int(keys[0]), int(keys[-1]))))
+    account["files_skipped"] = dict(sorted(skipped.items()))
     account["blocks"] = sum(len(layer.blocks) for layer in layers)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        write_layers(folder, layers, account, steps, _describe(job, steps))
+        write_layers(folder, layers, account, steps, {**job.origin, "buckets": job.n_buckets})
         return account
 
     return store.build(
@@ -157,34 +181,45 @@ def _build_upon(
             **number_inputs("spill", references),
             **number_inputs("samples", [layer.partition for layer in layers]),
         },
-        options={"schema": job.schema.digest},
+        options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
         version=VERSION,
         write=write,
     )
 
 
 def _list_steps(
-    files: Sequence[tuple[Source, Reference]], entries: Sequence[Entry]
-) -> list[FileStep]:
-    return [
-        FileStep(source.name, raw, entry.reference)
-        for (source, raw), entry in zip(files, entries, strict=True)
-    ]
+    files: Sequence[tuple[Source, Reference]],
+    tried: Sequence[Entry | PmfError],
+    rule: str,
+    skipped: dict[str, str],
+) -> tuple[list[FileStep], list[Entry]]:
+    """Files that could be read, each with the artefact of its rows."""
+    raw = {source.name: reference for source, reference in files}
+    read = keep_readable([source for source, _ in files], tried, rule, skipped)
+    steps = [FileStep(source.name, raw[source.name], entry.reference) for source, entry in read]
+    return steps, [entry for _, entry in read]
 
 
-def _describe(job: BuildJob, steps: Sequence[FileStep]) -> dict[str, Any]:
-    """What the next dataset must have in common with this one to be built upon it."""
-    return {**job.origin, "single": len(steps) == 1, "buckets": job.n_buckets}
-
-
-def _build_all(
+def _try_all(
     client: Client,
     name: str,
     build: Callable[[Any, BuildJob], Entry],
     items: Sequence[Any],
     job: BuildJob,
     on_step: OnStep,
-) -> list[Entry]:
+) -> list[Entry | PmfError]:
+    """Do `_build_all` for files, and give the errors of those that cannot be used in the place of their artefacts."""
+    return _build_all(client, name, partial(attempt, build=build), items, job, on_step)
+
+
+def _build_all(
+    client: Client,
+    name: str,
+    build: Callable[[Any, BuildJob], R],
+    items: Sequence[Any],
+    job: BuildJob,
+    on_step: OnStep,
+) -> list[R]:
     """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
     n_items, n_done, n_rows = len(items), 0, 0
 
@@ -207,7 +242,8 @@ def _build_all(
     with listen_to_counts(client, on_rows) as topic:
         entries = map_items(client, build, items, replace(job, topic=topic), on_result=on_result)
     # items that an earlier run built were not read again, but their rows count
-    on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in entries))
+    done = [entry for entry in entries if isinstance(entry, Entry)]
+    on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))
     return entries
 
 
@@ -224,14 +260,14 @@ def _publish_fresh(
     spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        origin = _describe(job, steps)
+        origin = {**job.origin, "buckets": job.n_buckets}
         write_dataset(folder, store, references, account, keys=keys, files=steps, origin=origin)
         return account
 
     return store.build(
         "dataset",
         inputs=number_inputs("spill", spills) | number_inputs("samples", references),
-        options={"schema": job.schema.digest},
+        options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
         version=VERSION,
         write=write,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError
+from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
-from pmflib.ingest.sources import Source, digest_source
+from pmflib.ingest.sources import Source
 from pmflib.json_files import parse_json
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
@@ -113,7 +114,8 @@ def build_census(source: Source, config: SourceConfig, root: str) -> Entry:
         Folder of the store.
     """
     store = Store(root)
-    raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
+    source = replace(source, digest=find_digest(source, root))
+    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         census = take_census(source, config)
@@ -125,7 +127,7 @@ def build_census(source: Source, config: SourceConfig, root: str) -> Entry:
         inputs={"source": raw},
         options={
             "name": source.name,
-            "source": config.model_dump(mode="json", exclude={"path"}),
+            "source": {**config.reading, "missing": list(config.missing)},
         },
         version=VERSION,
         write=write,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
 
+LEFT_OUT = -4
+"""Place of a variable that the schema leaves out on purpose."""
 MAX_REMEMBERED = 1 << 18
 """Pairs of variable and raw value whose code is remembered from batch to batch."""
 
@@ -107,11 +110,16 @@ class _LongEncoder:
 
     def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
         sample, variable, value, *time = self._places
+        places = encode_variables(self._schema, raw.batch.column(variable))
+        if (left_out := places == LEFT_OUT).any():
+            screen.leave_out(int(np.count_nonzero(left_out)))
+            batch = raw.batch.filter(pa.array(~left_out))
+            raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
+            places = places[~left_out]
         verdicts = Verdicts(raw.batch.num_rows)
         identifiers = read_identifiers(raw.batch.column(sample))
         verdicts.mark(identifiers.undecodable, "not_utf8", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
-        places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
         verdicts.mark(places == UNKNOWN, "unknown_variable", variable)
         known = np.maximum(places, 0)
@@ -148,9 +156,10 @@ class _LongEncoder:
 
 
 def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
-    """Places of named variables: int64 of shape (n_rows,), UNKNOWN or UNDECODABLE where there is none."""
+    """Places of named variables: int64 of shape (n_rows,), UNKNOWN, UNDECODABLE or LEFT_OUT where there is none."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    places = {name: place for place, name in enumerate(schema.names)}
+    places = dict.fromkeys(schema.left_out, LEFT_OUT)
+    places |= {name: place for place, name in enumerate(schema.names)}
     table = []
     for value in coded.dictionary.to_pylist():
         if value is None:

@@ -55,18 +55,24 @@ def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch
     """Rejected rows of a dataset, in batches of ``QUARANTINE_SCHEMA``: see `export_quarantine`."""
     steps = list_file_steps(store, dataset)
     for step in steps:
-        yield from _read(store.locate(step.step) / QUARANTINE, None)
+        yield from read_part(store.locate(step.step) / QUARANTINE, None)
     # partitions of files were listed with their files
     done = {step.step.identity for step in steps}
     for layer in list_layers(store, dataset):
         if layer.partition.identity not in done:
             folder = store.locate(layer.partition)
             gone = read_sample_hashes(Path(layer.path))[layer.superseded]
-            yield from _read(folder / QUARANTINE, gone)
+            yield from read_part(folder / QUARANTINE, gone)
 
 
-def _read(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
-    """Rows of one quarantine, but those of samples that are superseded, whose hashes are given."""
+def read_part(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
+    """Read the quarantine of one step, but rows of samples that are superseded, whose hashes are given.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
     start = 0
     try:
         kept = None

@@ -259,6 +259,23 @@ def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     ]
 
 
+def list_sources(store: Store, dataset: Reference | None) -> list[dict[str, Any]]:
+    """Raw files of a dataset for the record of a run: name, digest, bytes and rows of each; none of no dataset.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    sources = []
+    for file in [] if dataset is None else list_file_steps(store, dataset):
+        source, step = store.find(file.source.identity), store.find(file.step.identity)
+        facts = {"name": file.name, "digest": file.source.digest}
+        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
+        sources.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
+    return sources
+
+
 def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.retention import is_needed
 
 
@@ -73,22 +72,6 @@ def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> It
             if kept or dispensable:
                 # what is found beyond a dispensable input may be on its way out as well
                 waiting.append((depth + 1, name, parent, kept and needed))
-
-
-def list_sources(store: Store, reference: Reference | None) -> list[dict[str, Any]]:
-    """Raw files that an artefact holds the rows of: name, digest and bytes of each, by name; none of no artefact."""
-    if reference is None:
-        return []
-    found = [
-        {
-            "name": step.entry.options["name"],
-            "digest": step.reference.digest,
-            "bytes": step.entry.summary.get("bytes", 0),
-        }
-        for step in trace(store, reference, dispensable=False)
-        if step.entry is not None and step.reference.kind == SOURCE and not step.again
-    ]
-    return sorted(found, key=lambda file: str(file["name"]))
 
 
 def find_reference(store: Store, prefix: str) -> Reference:

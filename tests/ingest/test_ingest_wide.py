@@ -132,8 +132,8 @@ def test_encode_wide__same_samples_from_every_format(tmp_path):
         encode(tmp_path / "gz", gzip.compress(text), name="x.csv.gz"),
         encode(tmp_path / "pq", packed, name="x.parquet"),
     ]
-    for summary, codes, _ in results[1:]:
-        assert (summary, codes) == results[0][:2]
+    for name, (summary, codes, _) in zip(("x.csv.gz", "x.parquet"), results[1:], strict=True):
+        assert (summary, codes) == (results[0][0] | {"name": name}, results[0][1])
     want = SCHEMA.encode({"a": a, "b": b}).tolist()
     assert list(results[0][1].values()) == want
 

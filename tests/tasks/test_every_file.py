@@ -14,17 +14,19 @@ from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.errors import StoreError
 from pmflib.ingest.label_census import load_census
-from pmflib.ingest.quarantine import merge_quarantines
+from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
+from pmflib.ingest.rejected_rows import read_part
+from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import (
-    QUARANTINE,
+    LEVEL_COUNTS,
     SAMPLES,
     list_dataset_blocks,
     read_partitions,
     read_superseded,
 )
-from pmflib.store.file_digests import LIST_FILE, find_changes
+from pmflib.store.file_digests import LIST_FILE, find_changes, read_checked
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
@@ -43,8 +45,8 @@ from tests.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 
 SIZES = (3, 2, 4)
-UNREAD = {"predictions", "answers", "scores", "rank", "spill"}
-"""Kinds that nothing here reads: they are for people, and `pmf verify` checks them; spills have tests of their own."""
+UNREAD = {"predictions", "answers", "scores", "rank"}
+"""Kinds that nothing here reads: they are for people, and `pmf verify` checks them."""
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +130,10 @@ def read_artefact(store, reference, out):
     folder = store.locate(reference)
     found: list[object] = []
     if (folder / QUARANTINE).exists():
-        found.append(merge_quarantines([folder / QUARANTINE], out / QUARANTINE))
-        found.append((out / QUARANTINE).read_bytes())
+        found.append([batch.to_pylist() for batch in read_part(folder / QUARANTINE, None)])
+    for name in (QUARANTINE_HASHES, LEVEL_COUNTS):
+        if (folder / name).exists():
+            found.append(read_checked(folder / name))
     match reference.kind:
         case "samples":
             path = folder / SAMPLES
@@ -138,6 +142,10 @@ def read_artefact(store, reference, out):
                 found.append(
                     [value.tobytes() for value in vars(block).values() if value is not None]
                 )
+        case "spill":
+            spill = Spill(folder, {})
+            found += [spill.read_bucket(place).to_pydict() for place in range(4)]
+            found.append(spill.read_keys().tobytes())
         case "dataset":
             found += [read_partitions(store, reference), read_superseded(store, reference)]
             found.append(list_dataset_blocks(store, reference, range(4)))
