@@ -14,6 +14,7 @@ from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import find_last_run
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
@@ -43,7 +44,8 @@ def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
     with start_workers(checked.cluster) as address:
-        return count(checked, ingest(checked, address), address)
+        counted = name_counted(find_base(checked))
+        return count(checked, ingest(checked, address), address, counted)
 
 
 @flow(name="fit", flow_run_name=name_run)
@@ -83,10 +85,22 @@ def etl(config: str) -> dict[str, Any]:
     return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
 
 
+def find_base(config: PipelineConfig) -> dict[str, Reference]:
+    """References by stage of the last complete run, for the next one to build upon; none if there is no such run."""
+    last = find_last_run(open_store(config), config.name)
+    return {} if last is None else last.stages
+
+
+def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
+    """Dataset of an earlier run and its counts; None if there is none."""
+    return (base["dataset"], base["counts"]) if base else None
+
+
 def run_to_model(config: PipelineConfig, address: str, stages: dict[str, Reference]) -> None:
     """Run the stages up to the refined model; each reference is added as its stage is reached."""
+    base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address)
-    counts = stages["counts"] = count(config, dataset, address)
+    counts = stages["counts"] = count(config, dataset, address, name_counted(base))
     if config.model.rank == "auto":
         stages["rank"] = select(config, dataset, counts, address)
         config = settle(config, stages["rank"])
