@@ -39,7 +39,7 @@ def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
     with share_workers(checked.cluster) as address:
-        return ingest(checked, address)
+        return ingest(checked, address, base=find_base(checked).get("dataset"))
 
 
 @flow(name="marginals", flow_run_name=name_run)
@@ -47,7 +47,9 @@ def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
     with share_workers(checked.cluster) as address:
-        return count(checked, ingest(checked, address), address)
+        base = find_base(checked)
+        dataset = ingest(checked, address, base=base.get("dataset"))
+        return count(checked, dataset, address, name_counted(base))
 
 
 @flow(name="fit", flow_run_name=name_run)
@@ -103,13 +105,18 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
+def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
+    """Dataset of an earlier run and its counts; None if there is none."""
+    return (base["dataset"], base["counts"]) if base else None
+
+
 def run_to_counts(
     config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
 ) -> None:
     """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
     base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
-    stages["counts"] = count(config, dataset, address)
+    stages["counts"] = count(config, dataset, address, name_counted(base))
 
 
 def run_to_model(

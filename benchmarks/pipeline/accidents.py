@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pipeline.nights import (
+from benchmarks.pipeline.simulated_nights import (
     Generator,
     make_rating_log,
     make_survey,
