@@ -211,7 +211,7 @@ class Outcome:
     guards
         Guards that crossed a limit.
     outcome, code
-        Of the record of the run, and of the command.
+        Outcome in the record of the run, and exit code of the command.
     held
         Whether the live model is the one before.
     """

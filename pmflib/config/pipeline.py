@@ -276,7 +276,7 @@ class QualityConfig(_Section):
     all new files, against those that the live model was made from."""
     scale_drift: Limits = Limits(warn=0.1, stop=0.25)
     """The same of the pooled levels of all variables that share their levels."""
-    answer_drift: Limits = Limits(warn=0.25)
+    answer_drift: Limits = Limits(warn=0.25, stop=1.0)
     """Long layout: the same of the variables that are answered."""
     pair_drift: Limits = Limits(warn=0.25, stop=0.5)
     """The same of the levels of a pair of variables."""

@@ -55,7 +55,7 @@ def check_dataset(
     schema
         Variables and levels.
     layout
-        Of the sources: "wide" or "long".
+        Layout of the sources: "wide" or "long".
     config
         Limits.
     now, last, live
@@ -72,7 +72,8 @@ def check_dataset(
         If an artefact is missing or damaged.
     """
     files = read_files(store, now["dataset"])
-    last_files = [] if last is None else read_files(store, last["dataset"])
+    unchanged = last is not None and last["dataset"] == now["dataset"]
+    last_files = files if unchanged else [] if last is None else read_files(store, last["dataset"])
     changes = find_changes(files, last_files)
     findings = check_rows(
         _summary(store, now["dataset"]),
