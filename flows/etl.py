@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow
-from prefect.runtime import flow_run
-
+from flows.pipeline_flow import pipeline_flow
 from flows.recording import record_run
+from flows.run_lineage import follow_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
@@ -24,39 +23,33 @@ from tasks.select import select, settle
 from tasks.stage import open_store
 
 
-def name_run() -> str:
-    """Name a flow run after its pipeline and the digest of its configuration."""
-    config = load_config(flow_run.parameters["config"])
-    return f"{config.name}-{config.digest[:8]}"
-
-
-@flow(name="ingest", flow_run_name=name_run)
+@pipeline_flow(name="ingest")
 def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster) as address:
         return ingest(checked, address)
 
 
-@flow(name="marginals", flow_run_name=name_run)
+@pipeline_flow(name="marginals")
 def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster) as address:
         return count(checked, ingest(checked, address), address)
 
 
-@flow(name="fit", flow_run_name=name_run)
+@pipeline_flow(name="fit")
 def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
         run_to_model(checked, address, stages)
         return stages["model"]
 
 
-@flow(name="etl", flow_run_name=name_run)
+@pipeline_flow(name="etl")
 def etl(config: str) -> dict[str, Any]:
     """Ingest, count, fit, refine, evaluate, publish.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,23 @@ def trace(store: Store, reference: Reference) -> Iterator[Step]:
             listed.add(current.identity)
             inputs = sorted(entry.inputs.items(), reverse=True)
             waiting += [(depth + 1, name, parent) for name, parent in inputs]
+
+
+def list_sources(store: Store, reference: Reference | None) -> list[dict[str, Any]]:
+    """Raw files that an artefact was made from: name, digest and bytes of each, by name; none of no artefact."""
+    if reference is None:
+        return []
+    sources = [step.entry for step in trace(store, reference) if not step.again]
+    found = [
+        {
+            "name": entry.options["name"],
+            "digest": entry.reference.digest,
+            "bytes": entry.summary.get("bytes", 0),
+        }
+        for entry in sources
+        if entry.reference.kind == SOURCE
+    ]
+    return sorted(found, key=lambda file: str(file["name"]))
 
 
 def find_reference(store: Store, prefix: str) -> Reference:
