@@ -403,8 +403,18 @@ class ClusterConfig(_Section):
     """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
 
 
+class LineageConfig(_Section):
+    """Events of the OpenLineage specification: what each run read and wrote. Nothing here changes the result."""
+
+    events: Literal["file", "client", "off"] = "file"
+    """Where they go: to lineage/events.jsonl of the store; to whatever the client library of OpenLineage is
+    configured for, by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or nowhere."""
+    namespace: Annotated[str, Field(min_length=1)] = "pmf"
+    """Namespace of the jobs and of the artefacts."""
+
+
 class PipelineConfig(_Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, seed."""
+    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, lineage, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Distinguishes the runs of several pipelines in one store: a file name."""
@@ -418,6 +428,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
+    lineage: LineageConfig = LineageConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
@@ -473,8 +484,10 @@ class PipelineConfig(_Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what can change the result: everything but the cluster and the place of the file."""
-        content = self.model_dump(mode="json", by_alias=True, exclude={"cluster", "base"})
+        """SHA-256 of what can change the result: everything but the cluster, the lineage and the place of the file."""
+        content = self.model_dump(
+            mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
+        )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def resolve(self, path: str) -> str:
