@@ -51,8 +51,7 @@ class Generator:
         rng
             Source of randomness.
         drift
-            Whether another population answers: the shares of the latent states in reverse order, on a third of the
-            levels' order too.
+            Whether another population answers: only people of the latent state that is the rarest otherwise.
         """
         n_samples = int(self.samples * np.exp(SIZE_DEVIATION * rng.standard_normal()))
         prior = rng.dirichlet(POPULATION_PRECISION * self.prior)

@@ -33,7 +33,9 @@ from pmflib.store.file_digests import read_checked
 PAIRS = "pairs"
 """Group of the pair counts in the folder of the counts."""
 FILE_GUARDS = ("variable_drift", "scale_drift", "answer_drift")
+"""Guards that compare level counts of files."""
 PAIR_GUARDS = ("pair_drift", "dependence_drift")
+"""Guards that compare pair counts of samples."""
 
 
 def check_dataset(
