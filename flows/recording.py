@@ -9,6 +9,7 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
+from pmflib.ingest.source_urls import mask_secrets
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import (
     Action,
@@ -93,7 +94,7 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         if isinstance(error, Exception):
             draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
         known = isinstance(error, PmfError)
-        draft.reason = str(error) if known else f"{type(error).__name__}: {error}"
+        draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
         # the error of the run says more than that its record could not be written either
         with suppress(StoreError):
             write()

@@ -103,7 +103,7 @@ def test_find_sources__folder_without_permission(tmp_path):
         assert "PermissionError" in done.stdout, done.stderr
 
 
-class Unwell(MemoryFileSystem):
+class Unwell(MemoryFileSystem):  # type: ignore[misc]
     """A file system whose server has a bad day."""
 
     protocol = "unwell"
