@@ -25,10 +25,9 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("run", "demo", "infer", "status", "score", "query", "log", "verify", "crowd") + (
-    "models",
-    "promote",
-    "rollback",
+VERBS = (
+    *("run", "demo", "infer", "status", "score", "query", "log", "verify", "crowd"),
+    *("models", "promote", "rollback"),
 )
 
 
