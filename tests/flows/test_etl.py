@@ -107,7 +107,7 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     config, _, _ = ran
     assert call(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
-    assert "Live model: the live model, unchanged" in out
+    assert "the live model, unchanged\nLive model " in out
     stages = [line.split(":")[0] for line in err.splitlines()]
     assert stages == ["encode files", "fit", "evaluate", "publish"]
 
