@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flows.run_lineage import emit_events
 from flows.run_log import log_run
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
+from pmflib.ingest.source_urls import mask_secrets
 from pmflib.open_lineage.run_events import RunEvents
-from pmflib.store.artefacts import Reference, Store
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable
+from pmflib.store.dataset import list_sources
+from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
     Action,
     Outcome,
@@ -36,19 +39,35 @@ class RunDraft:
         What is being done.
     live
         Model that is live; the run replaces it if its own is promoted.
+    before
+        Model that was live when the run decided about its own.
     outcome, reason
         How the run ends: "failed" until it has decided about its model.
     stages, inputs, facts
         As in `RunRecord`; stages are added as they are reached.
+    number
+        Number of the record, once it is written.
     """
 
     action: Action
     live: Reference | None
+    before: Reference | None
     outcome: Outcome = "failed"
     reason: str = ""
     stages: dict[str, Reference] = field(default_factory=dict)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+    def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
+        """Record of a run whose pipeline has this live model by now: what became live meanwhile is not undone."""
+        if self.live == self.before:
+            return replace(record, live=live)
+        if live in (self.before, self.live):
+            return record
+        now_live = "no model" if live is None else f"model {live.digest[:12]}"
+        reason = f"kept the live model: {now_live} became live while this was decided; run again to compare with it"
+        return replace(record, live=live, outcome="kept", reason=reason)
 
 
 @contextmanager
@@ -64,14 +83,17 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
 
     Yields
     ------
-    The draft, for the run to fill in.
+    The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
     """
     store, started = open_store(config), now()
     name = name_labelling(config.name) if action == "labels" else config.name
-    draft = RunDraft(action, find_live(store, name))
+    live = find_live(store, name)
+    draft = RunDraft(action, live, live)
 
-    def write() -> RunRecord:
-        if rows := _find_rows(store, draft):
+    def write() -> None:
+        dataset = draft.stages.get("dataset")
+        draft.inputs = draft.inputs or _mask(list_sources(store, dataset))
+        if rows := _find_rows(store, dataset):
             draft.facts.setdefault("rows", rows)
         record = RunRecord(
             action=action,
@@ -85,41 +107,54 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
             inputs=draft.inputs,
             facts=draft.facts,
             environment=describe_environment(),
+            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
         )
         try:
-            record = append_record(store, name, record)
+            record = append_record(store, name, record, draft.settle)
         finally:
             log_run(name, record)
-        return record
+        draft.outcome, draft.reason = record.outcome, record.reason
+        draft.live, draft.number = record.live, record.number
 
-    with emit_events(config, name) as events:
+    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    with (
+        hold_lease(store, f"{action} of pipeline {config.name}"),
+        emit_events(config, name) as events,
+    ):
         try:
-            yield draft
+            with refuse_unwritable(store.root):
+                yield draft
         except BaseException as error:
-            draft.outcome = "interrupted"
+            draft.outcome, draft.live = "interrupted", draft.before
             if isinstance(error, Exception):
                 draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
             known = isinstance(error, PmfError)
-            draft.reason = str(error) if known else f"{type(error).__name__}: {error}"
-            number = 0
+            draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
             # the error of the run says more than that its record could not be written either
             with suppress(StoreError):
-                number = write().number
-            _end(events, draft, number, error)
+                write()
+            _end(events, draft, error)
             raise
-        _end(events, draft, write().number)
+        write()
+        _end(events, draft)
 
 
-def _find_rows(store: Store, draft: RunDraft) -> dict[str, Any]:
+def _mask(value: Any) -> Any:
+    """Plain JSON types without the secrets that URLs in them may hold."""
+    if isinstance(value, dict):
+        return {key: _mask(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    return mask_secrets(value) if isinstance(value, str) else value
+
+
+def _find_rows(store: Store, dataset: Reference | None) -> dict[str, Any]:
     """Account of rows of the dataset that a run has reached."""
-    dataset = draft.stages.get("dataset")
     entry = None if dataset is None else store.find(dataset.identity)
     return {} if entry is None else entry.summary
 
 
-def _end(
-    events: RunEvents, draft: RunDraft, number: int, error: BaseException | None = None
-) -> None:
+def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None) -> None:
     """Say how a run has ended."""
     events.end_run(
         draft.outcome,
@@ -128,5 +163,5 @@ def _end(
         live=draft.live,
         inputs=draft.inputs,
         facts=draft.facts,
-        number=number,
+        number=draft.number,
     )

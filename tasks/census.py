@@ -34,9 +34,10 @@ def census(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
     """
     store = open_store(config)
     root = str(store.root.resolve())
-    paths = config.source.path
     found = find_sources(
-        config.resolve(paths) if isinstance(paths, str) else tuple(map(config.resolve, paths))
+        config.source_paths,
+        config.source.suffixes,
+        skip_empty=config.source.on_empty_file == "skip",
     )
     with open_workers(config, address) as (client, _):
         check_workers_see(client, root)

@@ -13,7 +13,11 @@ from tasks.stage_progress import report
 
 @stage(name="ingest")
 def ingest(
-    config: PipelineConfig, address: str = "", censuses: Mapping[str, Reference] | None = None
+    config: PipelineConfig,
+    address: str = "",
+    censuses: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
+    rehash: bool = False,
 ) -> Reference:
     """Encode all sources, quarantine what does not fit, and cut samples into partitions.
 
@@ -25,6 +29,10 @@ def ingest(
         Dask scheduler of the run; empty starts workers for this stage.
     censuses
         For label logs, the census of each file, as `tasks.census.census` gives them.
+    base
+        Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
 
     Returns
     -------
@@ -43,7 +51,14 @@ def ingest(
     def build() -> Entry:
         with open_workers(config, address) as (client, _):
             return build_dataset(
-                client, store, config, schema, censuses=censuses, on_step=_report_rows
+                client,
+                store,
+                config,
+                schema,
+                censuses=censuses,
+                base=base,
+                rehash=rehash,
+                on_step=_report_rows,
             )
 
     return publish_entry(build).reference

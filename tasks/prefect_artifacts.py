@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -51,14 +52,19 @@ def show_entry(entry: Entry, seconds: float) -> None:
         for role, reference in list(entry.inputs.items())[:20]
     ]
     kind = entry.reference.kind
-    create_table_artifact(key=make_key(pipeline, kind), table=rows, description=kind)
+    # a server that is away for a moment must not cost the stage: the artefact itself is in the store
+    with suppress(Exception):
+        create_table_artifact(key=make_key(pipeline, kind), table=rows, description=kind)
 
 
 def show_markdown(what: str, markdown: str) -> None:
     """Publish a text in Prefect."""
     pipeline = _find_pipeline()
     if pipeline is not None:
-        create_markdown_artifact(key=make_key(pipeline, what), markdown=markdown, description=what)
+        with suppress(Exception):
+            create_markdown_artifact(
+                key=make_key(pipeline, what), markdown=markdown, description=what
+            )
 
 
 def _find_pipeline() -> str | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import QUARANTINE
 from tasks.stage import open_store, stage
 
 
@@ -35,9 +34,5 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
 
 
 def locate_labels(store: Store, stages: Mapping[str, Reference]) -> dict[str, str]:
-    """Paths of the labels and of the quarantine, if any; no record holds them, for a store may be moved."""
-    paths = {"path": str(store.locate(stages["labels"]))}
-    rows = store.find(stages["dataset"].identity)
-    if rows is not None and rows.summary.get("rows_quarantined"):
-        paths["quarantine"] = str(store.locate(stages["dataset"]) / QUARANTINE)
-    return paths
+    """Path of the labels; no record holds it, for a store may be moved."""
+    return {"path": str(store.locate(stages["labels"]))}

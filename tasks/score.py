@@ -13,7 +13,7 @@ from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.model import JointPMF
 from pmflib.model.stored_predictions import answer_stored, score_stored
 from pmflib.store.artefacts import Reference
-from pmflib.store.dataset import list_partitions
+from pmflib.store.dataset import list_layers, read_content
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
@@ -56,9 +56,9 @@ def score(
         fitted.schema.position(target)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        parts, show = list_partitions(store, dataset), partial(report, "score")
+        layers, show = list_layers(store, dataset), partial(report, "score")
         with open_workers(config, address) as (client, _):
-            n_samples = score_stored(client, parts, fitted, targets, folder, show)
+            n_samples = score_stored(client, layers, fitted, targets, folder, show)
         return {"samples": n_samples, "targets": list(targets)}
 
     return build_artefact(
@@ -104,15 +104,16 @@ def answer(
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         wanted = read_questions(source, fitted.schema, config.source)
-        parts, show = list_partitions(store, dataset), partial(report, "answer")
+        layers, show = list_layers(store, dataset), partial(report, "answer")
+        n_buckets = read_content(store, dataset)["origin"]["buckets"]
         with open_workers(config, address) as (client, _):
-            return answer_stored(client, parts, fitted, wanted, folder, show)
+            return answer_stored(client, layers, n_buckets, fitted, wanted, folder, show)
 
     return build_artefact(
         store,
         "answers",
         inputs={"dataset": dataset, "model": model, "questions": raw},
-        options={"source": config.source.model_dump(mode="json", exclude={"path", "missing"})},
+        options={"source": config.source.reading},
         version=VERSION,
         write=write,
     ).reference

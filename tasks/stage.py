@@ -13,7 +13,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
-from pmflib.errors import PmfError
+from pmflib.errors import PmfError, UnreachableError
 from pmflib.running.clients import Client, find_memory_limit, open_client, use_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
@@ -28,8 +28,8 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
     """Whether a failed stage may succeed when it runs again: not where a user must first change data or options."""
     try:
         state.result()
-    except PmfError:
-        return False
+    except PmfError as error:
+        return isinstance(error, UnreachableError)
     except OSError:
         return True
     except Exception as error:

@@ -1,11 +1,13 @@
 """Small pipelines for the tests of stages."""
 
+from pathlib import Path
+
 import numpy as np
 
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_partitions
-from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from pmflib.store.dataset import list_layers
+from pmflib.store.sample_blocks import read_block, read_origins
 from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
@@ -51,10 +53,12 @@ def read_dataset(config, dataset):
     """Codes of all samples, in the order of partitions, and their identifiers."""
     store = Store(config.resolve(config.store.path))
     codes, names = [], []
-    for path in list_partitions(store, dataset):
-        offsets = make_offsets(config)
-        codes += [read_block(block).to_codes(offsets) for block in list_blocks(path)]
-        names += read_origins(path)[1]
+    offsets = make_offsets(config)
+    for layer in list_layers(store, dataset):
+        samples = read_origins(Path(layer.path))[1]
+        for block in layer.blocks:
+            codes.append(read_block(block).to_codes(offsets))
+            names += [samples[row] for row in block.rows.tolist()]
     return np.concatenate(codes) if codes else np.empty((0, 0)), names
 
 

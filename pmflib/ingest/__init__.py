@@ -2,14 +2,15 @@
 
 from pmflib.ingest.accounts import combine_accounts
 from pmflib.ingest.assembly import assemble_bucket
+from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.ingest.long import spill_long
-from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS, merge_quarantines
+from pmflib.ingest.quarantine import QUARANTINE_SCHEMA, REASONS
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.rejected_rows import export_quarantine
 from pmflib.ingest.schema_draft import draft_schema, number_columns
 from pmflib.ingest.sources import Source, digest_source, find_sources
-from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes, write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 
 __all__ = [
@@ -25,12 +26,11 @@ __all__ = [
     "draft_schema",
     "encode_wide",
     "estimate_csv_bytes",
+    "export_quarantine",
     "find_sources",
-    "merge_quarantines",
     "number_columns",
     "read_columns",
     "read_rows",
     "spill_long",
     "spill_wide",
-    "write_levels",
 ]

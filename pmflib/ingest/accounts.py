@@ -13,7 +13,7 @@ from pmflib.ingest.quarantine import REASONS
 
 @dataclass
 class Account:
-    """Numbers of rows that one stage took in, encoded and rejected.
+    """Numbers of rows that one stage took in, encoded, passed over and rejected.
 
     Parameters
     ----------
@@ -21,6 +21,8 @@ class Account:
         Rows that entered the stage.
     rows_encoded
         Rows that were encoded.
+    rows_left_out
+        Rows of variables that the schema leaves out on purpose: they are counted, and not kept.
     reasons
         Number of rows in quarantine, by reason.
     cells_made_missing
@@ -29,6 +31,7 @@ class Account:
 
     rows_in: int = 0
     rows_encoded: int = 0
+    rows_left_out: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     cells_made_missing: Counter[str] = field(default_factory=Counter)
 
@@ -38,11 +41,12 @@ class Account:
         Raises
         ------
         StoreError
-            If rows in are not rows encoded plus rows quarantined.
+            If rows in are not rows encoded, left out and quarantined.
         """
         summary: dict[str, Any] = {
             "rows_in": self.rows_in,
             "rows_encoded": self.rows_encoded,
+            "rows_left_out": self.rows_left_out,
             "rows_quarantined": self.reasons.total(),
             "reasons": {reason: self.reasons[reason] for reason in REASONS if self.reasons[reason]},
             "cells_made_missing": dict(sorted(self.cells_made_missing.items())),
@@ -65,11 +69,13 @@ def combine_accounts(
     spill_summaries
         Summaries of all files; none where files were encoded without being spilled.
     assembly_summaries
-        Summaries of all buckets, or of all files encoded without being spilled.
+        Summaries of all buckets, or of all files encoded without being spilled; what an earlier dataset assembled and
+        this one still holds counts as one of them: see `carry_account`.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, samples, observed and blocks of the dataset.
+    rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing, samples, observed and blocks of
+    the dataset.
 
     Raises
     ------
@@ -92,6 +98,7 @@ def combine_accounts(
     total: dict[str, Any] = {
         "rows_in": sum(s["rows_in"] for s in spill_summaries or assembly_summaries),
         "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
+        "rows_left_out": sum(summary["rows_left_out"] for summary in both),
         "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
         "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
         "cells_made_missing": dict(sorted(cells.items())),
@@ -102,10 +109,33 @@ def combine_accounts(
     return total
 
 
+def carry_account(base: Mapping[str, Any], lost: Mapping[str, int]) -> dict[str, Any]:
+    """Account of what is left of an earlier dataset's samples.
+
+    Parameters
+    ----------
+    base
+        Account of the earlier dataset, from `combine_accounts`.
+    lost
+        rows, duplicates, observed and samples: what its superseded samples were made of.
+
+    Returns
+    -------
+    A summary like those of assemblies, with 0 blocks.
+    """
+    account = Account(rows_encoded=base["rows_encoded"] - lost["rows"] + lost["duplicates"])
+    account.reasons["duplicate"] = base["reasons"].get("duplicate", 0) - lost["duplicates"]
+    account.rows_in = account.rows_encoded + account.reasons["duplicate"]
+    left = {key: base[key] - lost[key] for key in ("samples", "observed")}
+    return account.summarise(**left, blocks=0)
+
+
 def _check(summary: Mapping[str, Any], where: str) -> None:
-    out = summary["rows_encoded"] + summary["rows_quarantined"]
+    parts = ("rows_encoded", "rows_left_out", "rows_quarantined")
+    out = sum(summary[part] for part in parts)
     if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
         raise StoreError(
             f"rows of {where} do not add up: {summary['rows_in']} entered, {summary['rows_encoded']} were encoded, "
-            f"{summary['rows_quarantined']} were put in quarantine; do not use the result, and report this as a defect"
+            f"{summary['rows_left_out']} left out, {summary['rows_quarantined']} put in quarantine; "
+            "do not use the result, and report this as a defect"
         )

@@ -16,9 +16,13 @@ from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SchemaError, SourceError, StoreError
+from pmflib.hashing import HashArray
 from pmflib.ingest.accounts import Account
-from pmflib.ingest.quarantine import QuarantineWriter, raw_text
-from pmflib.ingest.spills import find_levels, read_bucket
+from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.identifiers import hash_identifiers
+from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES, QuarantineWriter, raw_text
+from pmflib.ingest.spill_levels import find_levels
+from pmflib.ingest.spills import Spill
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
@@ -69,7 +73,67 @@ def assemble_bucket(
     StoreError
         If a spill is incomplete or was made with another schema.
     """
-    rows = _read_rows(spills, names, bucket, schema, source_config.layout)
+    rows = _read_rows(
+        spills, names, schema, source_config.layout, lambda spill: spill.read_bucket(bucket)
+    )
+
+    def deal(hashes: HashArray) -> IntArray:
+        return np.full(hashes.size, fold, np.int64)
+
+    return _assemble(rows, schema, source_config, policy, deal, folder)
+
+
+def assemble_samples(
+    spills: Sequence[Path],
+    names: Sequence[str],
+    keys: HashArray,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    n_folds: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Make the samples of some keys, whichever buckets they are in, as `assemble_bucket` would make them.
+
+    Parameters
+    ----------
+    spills, names, schema, source_config, policy, folder
+        As for `assemble_bucket`.
+    keys
+        uint64, sorted: see `make_keys`. Samples with other keys are not read.
+    n_buckets, n_folds
+        Buckets that the files were spilled to, and folds that these belong to.
+
+    Returns
+    -------
+    As `assemble_bucket`.
+
+    Raises
+    ------
+    SchemaError, SourceError, StoreError
+        As `assemble_bucket`.
+    """
+    rows = _read_rows(
+        spills, names, schema, source_config.layout, lambda spill: spill.read_samples(keys)
+    )
+
+    def deal(hashes: HashArray) -> IntArray:
+        return (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
+
+    return _assemble(rows, schema, source_config, policy, deal, folder)
+
+
+def _assemble(
+    rows: _Rows,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    deal: Callable[[HashArray], IntArray],
+    folder: Path,
+) -> dict[str, Any]:
+    """Make samples of rows, and write them; ``deal`` gives the fold of each sample by the hash of its identifier."""
     identifiers, rank = _rank_samples(rows.samples)
     block: Block
     if source_config.layout == "long":
@@ -87,34 +151,25 @@ def assemble_bucket(
         raise _duplicate_error(rows, lost, keys, describe)
     lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
     folder.mkdir(parents=True, exist_ok=True)
-    with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
-        files = [names[file] for file in rows.files[lost].tolist()]
+    with QuarantineWriter(folder / QUARANTINE) as quarantine:
+        files = [rows.names[file] for file in rows.files[lost].tolist()]
         quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))
+    hashes = hash_identifiers(pa.array(identifiers, pa.binary()))
+    np.save(folder / QUARANTINE_HASHES, hashes[rank[lost]])
     account = Account(rank.size, rank.size - lost.size)
     account.reasons["duplicate"] = lost.size
     # a row number means something only where there is one file
-    single = rows.values.ndim == 2 and len(spills) == 1
+    single = rows.values.ndim == 2 and len(rows.names) == 1
     origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
-    stored = _write_samples(folder, schema, block, fold, origins, identifiers)
-    return account.summarise(**stored)
-
-
-def _write_samples(
-    folder: Path,
-    schema: Schema,
-    block: Block,
-    fold: int,
-    origins: IntArray,
-    identifiers: npt.NDArray[np.object_],
-) -> dict[str, int]:
-    cells = block.n_rows * schema.n_variables
+    sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
     observed = (
         len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
     )
-    samples = SampleWriter(folder / "samples", schema, sparse=observed < SPARSE_BELOW * cells)
+    sparse = observed < SPARSE_BELOW * block.n_rows * schema.n_variables
+    samples = SampleWriter(folder / "samples", schema, sparse=sparse)
     if block.n_rows:
-        samples.append(block, np.full(block.n_rows, fold, np.int64), origins, identifiers)
-    return samples.close()
+        samples.append(block, deal(hashes), origins, identifiers, np.column_stack(sizes))
+    return account.summarise(**samples.close())
 
 
 @dataclass(frozen=True)
@@ -135,7 +190,11 @@ class _Rows:
 
 
 def _read_rows(
-    spills: Sequence[Path], names: Sequence[str], bucket: int, schema: Schema, layout: str
+    spills: Sequence[Path],
+    names: Sequence[str],
+    schema: Schema,
+    layout: str,
+    read: Callable[[Spill], pa.Table],
 ) -> _Rows:
     if len(spills) != len(names) or not spills:
         raise StoreError(
@@ -146,13 +205,14 @@ def _read_rows(
     for spill, name in zip(spills, names, strict=True):
         levels = find_levels(spill, schema)
         whole_schema = {} if levels is not None else {"schema": schema.digest}
-        table, metadata = read_bucket(spill, bucket, {"layout": layout, **whole_schema})
+        opened = Spill(spill, {"layout": layout, **whole_schema})
+        table = read(opened)
         if levels is not None:
             place = table.schema.get_field_index("level")
             held = pa.array(levels[table["level"].to_numpy()], pa.int32())
             table = table.set_column(place, table.schema.field(place), held)
-        if metadata.get("time", "None") != "None":
-            formats.setdefault(metadata["time"], name)
+        if (written := opened.metadata.get("time", "None")) != "None":
+            formats.setdefault(written, name)
         tables.append(table)
     if len(formats) > 1:
         raise SourceError(
@@ -178,9 +238,10 @@ def _unpack(column: pa.ChunkedArray, schema: Schema) -> IntArray:
     dtype = schema.code_dtype.newbyteorder("<")
     parts = [np.empty((0, schema.n_variables), dtype)]
     for chunk in column.chunks:
-        content = np.frombuffer(chunk.buffers()[1], dtype) if len(chunk) else parts[0].ravel()
-        codes = content.reshape(-1, schema.n_variables)
-        parts.append(codes[chunk.offset : chunk.offset + len(chunk)])
+        # the buffer of a page is padded to whole words
+        stop = (chunk.offset + len(chunk)) * schema.n_variables
+        content = np.frombuffer(chunk.buffers()[1], dtype)[:stop] if len(chunk) else parts[0]
+        parts.append(content.reshape(-1, schema.n_variables)[chunk.offset :])
     return np.concatenate(parts).astype(schema.code_dtype)
 
 
@@ -285,8 +346,8 @@ def _describe_rows(
 def _duplicate_error(
     rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
 ) -> SchemaError:
-    """Name the first duplicate, and a row it collides with."""
-    place = int(lost.min())
+    """Name the first duplicate in the order of the files, and a row it collides with."""
+    place = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
     twins = np.ones(rows.numbers.size, np.bool_)
     for key in keys:
         twins &= key == key[place]
@@ -295,7 +356,8 @@ def _duplicate_error(
         twins &= rows.values >= 0
     other = int(np.flatnonzero(twins)[0])
     first, second = (
-        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}" for p in sorted((place, other))
+        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}"
+        for p in sorted((place, other), key=lambda p: (rows.files[p], rows.numbers[p]))
     )
     what = (
         "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"

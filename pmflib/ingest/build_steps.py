@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.ingest.assembly import assemble_bucket
+from pmflib.hashing import HashArray
+from pmflib.ingest.assembly import assemble_bucket, assemble_samples
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
-from pmflib.ingest.spills import write_levels
+from pmflib.ingest.spill_levels import write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
-# 2: a dataset names the rows of its partitions that are superseded
-VERSION = 2
+# 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
+VERSION = 3
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
 
 
@@ -59,9 +61,54 @@ class BuildJob:
         """Options that change what a file is encoded to, plain JSON types."""
         return {
             "schema": self.schema.digest,
-            "source": self.source.model_dump(mode="json", exclude={"path", "missing"}),
+            "left_out": self.schema.left_out_digest,
+            "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
         }
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What two datasets must have in common for one to be built upon the other, plain JSON types."""
+        return {**self.options, "folds": self.n_folds, "version": VERSION}
+
+
+def assemble_increment(
+    item: tuple[HashArray, Sequence[Reference], Sequence[str]], job: BuildJob
+) -> Entry:
+    """Build a partition of the samples of some keys, from the spills of all files and the files' names."""
+    keys, spills, names = item
+    store = Store(job.root)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        return assemble_samples(
+            [store.locate(spill) for spill in spills],
+            names,
+            keys,
+            job.schema,
+            job.source,
+            job.policy,
+            n_buckets=job.n_buckets,
+            n_folds=job.n_folds,
+            folder=folder,
+        )
+
+    return store.build(
+        "samples",
+        inputs=number_inputs("spill", spills),
+        options={
+            **job.options,
+            "buckets": job.n_buckets,
+            "folds": job.n_folds,
+            "keys": hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest(),
+        },
+        version=VERSION,
+        write=write,
+    )
+
+
+def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Reference]:
+    """References by role and place."""
+    return {f"{role} {place:05}": reference for place, reference in enumerate(references)}
 
 
 def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
@@ -149,7 +196,7 @@ def assemble_partition(
 
     return store.build(
         "samples",
-        inputs={f"spill {place:05}": spill for place, spill in enumerate(spills)},
+        inputs=number_inputs("spill", spills),
         options={**job.options, "bucket": bucket, "fold": fold},
         version=VERSION,
         write=write,

@@ -51,7 +51,7 @@ def read_csv_rows(
     source: Source, config: SourceConfig, columns: Sequence[str]
 ) -> Iterator[RawRows]:
     """Read some columns of a CSV file; see `read_rows`."""
-    with open_source(source) as stream:
+    with open_source(source, check=True) as stream:
         header, head = _split_head(source, config, stream)
         places = find_columns(source, header, columns)
         # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it

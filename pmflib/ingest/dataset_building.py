@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pmflib.config import PipelineConfig
-from pmflib.ingest.accounts import combine_accounts
+from pmflib.errors import PmfError
+from pmflib.ingest.accounts import carry_account, combine_accounts
+from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes, list_keys
 from pmflib.ingest.build_steps import (
     VERSION,
     BuildJob,
+    assemble_increment,
     assemble_partition,
     encode_file,
+    number_inputs,
     spill_file,
 )
-from pmflib.ingest.quarantine import merge_quarantines
-from pmflib.ingest.sources import digest_source, find_sources
-from pmflib.ingest.spills import choose_buckets, estimate_csv_bytes
+from pmflib.ingest.fingerprints import find_digest
+from pmflib.ingest.layering import (
+    Base,
+    cut_keys,
+    find_touched,
+    open_base,
+    supersede_samples,
+)
+from pmflib.ingest.readable_files import attempt, keep_readable
+from pmflib.ingest.sources import Source, find_sources
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.dataset import QUARANTINE, write_dataset
+from pmflib.store.dataset import FileStep, open_layer, write_dataset, write_layers
+
+R = TypeVar("R")
 
 OnStep: TypeAlias = Callable[[str, int, int, int], None]
 """Called with the name of a step, how many of its items are done, how many there are, and the rows read so far."""
@@ -37,6 +51,8 @@ def build_dataset(
     schema: Schema,
     *,
     censuses: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
+    rehash: bool = False,
     on_step: OnStep = lambda *_: None,
 ) -> Entry:
     """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
@@ -55,52 +71,155 @@ def build_dataset(
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with its own workers and
         labels, and not again when other files bring others. The samples are the same.
+    base
+        Dataset to build upon, of the same store: only samples with rows in files that are new, changed or removed are
+        assembled again, from the spills, and its other samples are referred to. The samples are those of a dataset
+        built afresh, whose partitions are others. One that differs in schema, layout, folds or buckets is passed over.
+    rehash
+        Whether to read the bytes of all files, also of those that seem not to have changed: see `find_digest`.
     on_step
         Progress.
 
     Returns
     -------
-    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it.
+    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it, and ``files_skipped``:
+    names of files that were passed over, each with the reason.
 
     Raises
     ------
     ConfigError
         If a worker does not see the store.
     SourceError
-        If a file is missing, empty, cut short or of another format.
+        If a file is missing, empty, cut short or of another format, or has changed while it was read: all files that
+        are at fault are named.
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
-    sources = find_sources(config.source_paths)
-    n_folds = config.store.folds
-    n_buckets = config.store.buckets or choose_buckets(estimate_csv_bytes(sources), n_folds)
-    root = str(store.root.resolve())
-    job = BuildJob(root, schema, config.source, config.schema_, n_folds, n_buckets, censuses or {})
+    rule, skipped = config.source.on_unreadable_file, dict[str, str]()
+    sources = find_sources(
+        config.source_paths,
+        config.source.suffixes,
+        skip_empty=config.source.on_empty_file == "skip",
+        skipped=skipped,
+    )
+    n_folds, root = config.store.folds, str(store.root.resolve())
+    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
     check_workers_see(client, root)
-    digests = map_items(client, digest_source, sources)
-    raw = [
-        store.record_source(source.name, digest, {"bytes": source.size}).reference
-        for source, digest in zip(sources, digests, strict=True)
+    digests = map_items(client, partial(attempt, build=find_digest), sources, root, rehash)
+    files = [
+        (
+            replace(source, digest=digest),
+            store.record_source(source.name, digest, {"bytes": source.size}).reference,
+        )
+        for source, digest in keep_readable(sources, digests, rule, skipped)
     ]
-    files = list(zip(sources, raw, strict=True))
     if config.source.sample is None:
-        partitions = _build_all(client, "encode files", encode_file, files, job, on_step)
-        return _publish(store, schema, partitions, partitions)
-    spills = _build_all(client, "read files", spill_file, files, job, on_step)
-    references, names = [spill.reference for spill in spills], [source.name for source in sources]
+        tried = _try_all(client, "encode files", encode_file, files, job, on_step)
+        steps, partitions = _list_steps(files, tried, rule, skipped)
+        account = combine_accounts([], [entry.summary for entry in partitions])
+        account["files_skipped"] = dict(sorted(skipped.items()))
+        return _publish_fresh(store, job, steps, partitions, None, account)
+    earlier = open_base(store, base, job.origin, config.store.buckets)
+    n_buckets = config.store.buckets or (
+        earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
+    )
+    job = replace(job, n_buckets=n_buckets)
+    tried = _try_all(client, "read files", spill_file, files, job, on_step)
+    steps, spills = _list_steps(files, tried, rule, skipped)
+    # a row number means something where there is one file, and then it is stored
+    if earlier is not None and (len(steps) == 1) == (len(earlier.files) == 1):
+        return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
+    references, names = [step.step for step in steps], [step.name for step in steps]
     buckets = [(bucket, references, names) for bucket in range(n_buckets)]
     partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
-    return _publish(store, schema, [*spills, *partitions], partitions)
+    account = combine_accounts(
+        [entry.summary for entry in spills], [entry.summary for entry in partitions]
+    )
+    account["files_skipped"] = dict(sorted(skipped.items()))
+    keys = [list_keys(bucket) for bucket in range(n_buckets)]
+    return _publish_fresh(store, job, steps, partitions, keys, account)
 
 
-def _build_all(
+def _build_upon(
+    client: Client,
+    store: Store,
+    base: Base,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    spills: Sequence[Entry],
+    skipped: Mapping[str, str],
+    on_step: OnStep,
+) -> Entry:
+    """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
+    references, names = [step.step for step in steps], [step.name for step in steps]
+    if list(steps) == list(base.files) and skipped == base.account["files_skipped"]:
+        return base.entry
+    touched = find_touched(client, store, base, references)
+    left = supersede_samples(client, base, touched)
+    carried = carry_account(base.account, left.lost)
+    n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried["rows_in"]
+    items = [(keys, references, names) for keys in cut_keys(left.keys, n_rows)]
+    built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step)
+    account = combine_accounts(
+        [spill.summary for spill in spills], [carried, *(entry.summary for entry in built)]
+    )
+    layers = list(left.layers)
+    for entry, (keys, *_) in zip(built, items, strict=True):
+        if entry.summary["samples"]:
+            layers.append(open_layer(store, entry.reference, (int(keys[0]), int(keys[-1]))))
+    account["files_skipped"] = dict(sorted(skipped.items()))
+    account["blocks"] = sum(len(layer.blocks) for layer in layers)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        write_layers(folder, layers, account, steps, {**job.origin, "buckets": job.n_buckets})
+        return account
+
+    return store.build(
+        "dataset",
+        inputs={
+            "base": base.entry.reference,
+            **number_inputs("spill", references),
+            **number_inputs("samples", [layer.partition for layer in layers]),
+        },
+        options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
+        version=VERSION,
+        write=write,
+    )
+
+
+def _list_steps(
+    files: Sequence[tuple[Source, Reference]],
+    tried: Sequence[Entry | PmfError],
+    rule: str,
+    skipped: dict[str, str],
+) -> tuple[list[FileStep], list[Entry]]:
+    """Files that could be read, each with the artefact of its rows."""
+    raw = {source.name: reference for source, reference in files}
+    read = keep_readable([source for source, _ in files], tried, rule, skipped)
+    steps = [FileStep(source.name, raw[source.name], entry.reference) for source, entry in read]
+    return steps, [entry for _, entry in read]
+
+
+def _try_all(
     client: Client,
     name: str,
     build: Callable[[Any, BuildJob], Entry],
     items: Sequence[Any],
     job: BuildJob,
     on_step: OnStep,
-) -> list[Entry]:
+) -> list[Entry | PmfError]:
+    """Do `_build_all` for files, and give the errors of those that cannot be used in the place of their artefacts."""
+    return _build_all(client, name, partial(attempt, build=build), items, job, on_step)
+
+
+def _build_all(
+    client: Client,
+    name: str,
+    build: Callable[[Any, BuildJob], R],
+    items: Sequence[Any],
+    job: BuildJob,
+    on_step: OnStep,
+) -> list[R]:
     """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
     n_items, n_done, n_rows = len(items), 0, 0
 
@@ -123,30 +242,32 @@ def _build_all(
     with listen_to_counts(client, on_rows) as topic:
         entries = map_items(client, build, items, replace(job, topic=topic), on_result=on_result)
     # items that an earlier run built were not read again, but their rows count
-    on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in entries))
+    done = [entry for entry in entries if isinstance(entry, Entry)]
+    on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))
     return entries
 
 
-def _publish(
-    store: Store, schema: Schema, steps: Sequence[Entry], partitions: Sequence[Entry]
+def _publish_fresh(
+    store: Store,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    partitions: Sequence[Entry],
+    keys: Sequence[tuple[int, int]] | None,
+    account: Mapping[str, Any],
 ) -> Entry:
-    """Check the account of rows over the whole dataset, and publish it with one quarantine."""
-    spills = [entry.summary for entry in steps if entry.reference.kind == "spill"]
-    account = combine_accounts(spills, [entry.summary for entry in partitions])
+    """Publish a dataset of whole partitions."""
+    references = [entry.reference for entry in partitions]
+    spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        rejected = [store.locate(entry.reference) / QUARANTINE for entry in steps]
-        merge_quarantines([path for path in rejected if path.exists()], folder / QUARANTINE)
-        write_dataset(folder, store, [entry.reference for entry in partitions], account)
+        origin = {**job.origin, "buckets": job.n_buckets}
+        write_dataset(folder, store, references, account, keys=keys, files=steps, origin=origin)
         return account
 
     return store.build(
         "dataset",
-        inputs={
-            f"{entry.reference.kind} {place:05}": entry.reference
-            for place, entry in enumerate(steps)
-        },
-        options={"schema": schema.digest},
+        inputs=number_inputs("spill", spills) | number_inputs("samples", references),
+        options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
         version=VERSION,
         write=write,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from pmflib.arrays import BoolArray
 from pmflib.hashing import HashArray, mix_hashes
 from pmflib.schema.variable import as_text
+from pmflib.store.sample_blocks import read_identifier_texts
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,23 @@ def read_identifiers(column: pa.Array) -> Identifiers:
     if foreign.size and not _is_utf8(texts):
         undecodable[foreign] = [not _decodes(texts[row].as_py()) for row in foreign.tolist()]
     return Identifiers(texts, mix_hashes(hashes), (marks & EMPTY).astype(np.bool_), undecodable)
+
+
+def hash_identifiers(texts: pa.BinaryArray) -> HashArray:
+    """Hashes of identifiers as `read_identifiers` gives them: uint64 of shape (n_rows,)."""
+    return mix_hashes(_hash(texts)[0])
+
+
+def read_sample_hashes(path: Path) -> HashArray:
+    """Hashes of the identifiers of a stored partition's samples, uint64, in the order of its rows."""
+    from pmflib.kernels.texts import hash_texts
+
+    texts, lengths = read_identifier_texts(path)
+    ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    hashes, marks = np.empty(lengths.size, np.uint64), np.empty(lengths.size, np.uint8)
+    if lengths.size:
+        hash_texts(texts, ends, hashes, marks)
+    return mix_hashes(hashes)
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:

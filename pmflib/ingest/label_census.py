@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError
+from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
-from pmflib.ingest.sources import Source, digest_source
+from pmflib.ingest.sources import Source
+from pmflib.json_files import parse_json
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import read_checked
 
 VERSION = 1
 """Version of the artefact: raised when its content changes."""
@@ -58,7 +61,7 @@ class Census:
     @staticmethod
     def load(path: Path) -> Census:
         """Read what `save` wrote."""
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_checked(path))
         return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 
@@ -111,7 +114,8 @@ def build_census(source: Source, config: SourceConfig, root: str) -> Entry:
         Folder of the store.
     """
     store = Store(root)
-    raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
+    source = replace(source, digest=find_digest(source, root))
+    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         census = take_census(source, config)
@@ -123,7 +127,7 @@ def build_census(source: Source, config: SourceConfig, root: str) -> Entry:
         inputs={"source": raw},
         options={
             "name": source.name,
-            "source": config.model_dump(mode="json", exclude={"path"}),
+            "source": {**config.reading, "missing": list(config.missing)},
         },
         version=VERSION,
         write=write,

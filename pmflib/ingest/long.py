@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from pmflib.ingest.spills import SpillWriter
 from pmflib.ingest.times import TimeReader
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
+from pmflib.store.dataset import LEVEL_COUNTS
 
+LEFT_OUT = -4
+"""Place of a variable that the schema leaves out on purpose."""
 MAX_REMEMBERED = 1 << 18
 """Pairs of variable and raw value whose code is remembered from batch to batch."""
 
@@ -53,14 +57,14 @@ def spill_long(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing. The rows encoded here enter
-    `assemble_bucket`: see `combine_accounts`.
+    name of the file, rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing. The rows
+    encoded here enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -81,7 +85,8 @@ def spill_long(
         for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows):
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
-    return screen.account.summarise()
+    np.save(folder / LEVEL_COUNTS, encoder.level_counts)
+    return screen.account.summarise(name=source.name)
 
 
 class _LongEncoder:
@@ -101,14 +106,20 @@ class _LongEncoder:
         self._values = ValueEncoder(schema)
         self._times = TimeReader()
         self._made_missing = np.zeros(schema.n_variables, np.int64)
+        self.level_counts = np.zeros(schema.n_levels, np.int64)
 
     def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
         sample, variable, value, *time = self._places
+        places = encode_variables(self._schema, raw.batch.column(variable))
+        if (left_out := places == LEFT_OUT).any():
+            screen.leave_out(int(np.count_nonzero(left_out)))
+            batch = raw.batch.filter(pa.array(~left_out))
+            raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
+            places = places[~left_out]
         verdicts = Verdicts(raw.batch.num_rows)
         identifiers = read_identifiers(raw.batch.column(sample))
         verdicts.mark(identifiers.undecodable, "not_utf8", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
-        places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
         verdicts.mark(places == UNKNOWN, "unknown_variable", variable)
         known = np.maximum(places, 0)
@@ -128,6 +139,8 @@ class _LongEncoder:
             made_missing = known[unknown & verdicts.fits]
             self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
+        answered = levels[kept][levels[kept] >= 0]
+        self.level_counts += np.bincount(answered, minlength=self.level_counts.size)
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]
         rows = pa.RecordBatch.from_arrays(arrays, names=["sample", *columns])
@@ -143,9 +156,10 @@ class _LongEncoder:
 
 
 def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
-    """Places of named variables: int64 of shape (n_rows,), UNKNOWN or UNDECODABLE where there is none."""
+    """Places of named variables: int64 of shape (n_rows,), UNKNOWN, UNDECODABLE or LEFT_OUT where there is none."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    places = {name: place for place, name in enumerate(schema.names)}
+    places = dict.fromkeys(schema.left_out, LEFT_OUT)
+    places |= {name: place for place, name in enumerate(schema.names)}
     table = []
     for value in coded.dictionary.to_pylist():
         if value is None:

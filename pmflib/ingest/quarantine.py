@@ -13,6 +13,12 @@ import pyarrow.parquet as pq
 
 from pmflib.schema.variable import as_text
 
+QUARANTINE = "quarantine.parquet"
+"""Rejected rows, in the folder of the step that rejected them."""
+QUARANTINE_HASHES = "quarantine_hashes.npy"
+"""Hash of the sample of each rejected row, uint64, in the folder of a step that knew it: rows of superseded samples are
+rejected by a later step once more."""
+
 REASONS = (
     "ragged",
     "not_utf8",
@@ -119,17 +125,6 @@ class QuarantineWriter:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def merge_quarantines(paths: Sequence[Path], out: Path) -> int:
-    """Join quarantines, in the order given, into one file; return its number of rows."""
-    n_rows = 0
-    with pq.ParquetWriter(out, QUARANTINE_SCHEMA, compression="zstd") as writer:
-        for path in paths:
-            for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
-                writer.write_batch(batch.cast(QUARANTINE_SCHEMA))
-                n_rows += batch.num_rows
-    return n_rows
 
 
 def raw_text(fields: Sequence[object], delimiter: str = ",") -> str:

@@ -12,7 +12,7 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.csv_rows import read_csv_rows, read_header
 from pmflib.ingest.raw_rows import RawRows, find_columns
-from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
+from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
@@ -67,8 +67,8 @@ def read_rows(
     Raises
     ------
     SourceError
-        If a column is absent or there twice, the file is cut short, damaged or of another format, or a
-        quotation mark is never closed.
+        If a column is absent or there twice, the file is cut short, damaged or of another format, a quotation mark
+        is never closed, or the bytes are not those of the source's digest.
     """
     if is_parquet(source, config):
         batches = _read_parquet_rows(source, columns)
@@ -123,6 +123,9 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
                 f"{source.name}: {first - 1} rows were read of the {file.metadata.num_rows} "
                 "its footer states; copy the file again"
             )
+    if source.digest:
+        # Parquet is not read from its first byte to its last
+        source.check(digest_source(source))
 
 
 def _flatten(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

@@ -97,6 +97,11 @@ class Screen:
         self._policy = policy
         self._quarantine = quarantine
 
+    def leave_out(self, n_rows: int) -> None:
+        """Count rows of variables that are left out on purpose."""
+        self.account.rows_in += n_rows
+        self.account.rows_left_out += n_rows
+
     def sift(
         self, raw: RawRows, verdicts: Verdicts, variable_of: Callable[[int, int], Variable]
     ) -> IntArray:

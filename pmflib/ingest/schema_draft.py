@@ -67,9 +67,11 @@ def draft_schema(
     notes: list[str] = []
     if config.layout == "wide":
         censuses = _count_columns(sources, config, notes)
+        left_out = []
     else:
-        censuses = _count_answers(sources, config, notes)
-        censuses = _drop_rare(censuses, config, min_count, notes)
+        everything = _count_answers(sources, config, notes)
+        censuses = _drop_rare(everything, config, min_count, notes)
+        left_out = [name for name in everything if name not in censuses]
         _share_levels(censuses, config, max_levels, notes)
     variables: list[Variable] = []
     remarks: dict[str, list[str]] = {}
@@ -92,7 +94,7 @@ def draft_schema(
             "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
             "source.value (pmf infer: --sample, --variable, --value)"
         )
-    return Schema(tuple(variables)), notes
+    return Schema(tuple(variables), tuple(left_out)), notes
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -251,8 +253,8 @@ def _drop_rare(
             n_answers += count
     if rare := len(censuses) - len(kept):
         notes.append(
-            f"{rare} variables with fewer than {min_count} answers ({n_answers} in all) are left out; "
-            "their rows will go to quarantine as unknown_variable"
+            f"{rare} variables with fewer than {min_count} answers ({n_answers} in all) are left out: the schema names "
+            "them in left_out, and their rows will be counted, but neither used nor put in quarantine"
         )
     return kept
 

@@ -1,232 +1,269 @@
-"""Spills: the encoded rows of one file, dealt to hash buckets, between the two passes."""
+"""Spills: the encoded rows of one file, sorted by sample and cut into pages, between the two passes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import io
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import BoolArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
-from pmflib.ingest.sources import Source
-from pmflib.schema import Schema
+from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.identifiers import hash_identifiers
+from pmflib.store.file_digests import read_checked
 
-BUCKET_BYTES = 16 << 20
-"""Raw CSV that is dealt to one bucket, bytes: the second pass holds one bucket in memory."""
-MAX_BUCKETS = 4096
-"""Buckets of a dataset, at most: beyond, buckets are larger."""
 SPILL_BYTES = 32 << 20
-"""Encoded rows that wait in memory before they are dealt to buckets, bytes."""
+"""Encoded rows that wait in memory before they are sorted and written, bytes."""
+PAGE_ROWS = 1024
+"""Rows of a page, at most: about 30 kB of a long log, of which the frame of a page is one hundredth."""
 
-ROWS_FILE = "rows.arrow"
-"""Encoded rows, in batches sorted by bucket."""
-CUTS_FILE = "cuts.npy"
-"""First row of each bucket in each batch, int64 of shape (n_batches, n_buckets + 1)."""
-LEVELS_FILE = "levels.json"
-"""Variable and label of each level, where the rows were encoded with a part of the schema."""
+ROWS_FILE = "rows.pages"
+"""Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
+KEYS_FILE = "keys.pages"
+"""Distinct keys of each page, ascending, page after page: little-endian uint64."""
+INDEX_FILE = "pages.npy"
+"""A record for each page: see ``PAGE``."""
+FIELDS_FILE = "fields.arrow"
+"""Arrow schema of the rows; its metadata say how they were encoded."""
 
+PAGE = np.dtype(
+    [
+        ("bucket", "<i8"),
+        ("n_rows", "<i8"),
+        ("start", "<i8"),
+        ("stop", "<i8"),
+        ("checksum", "<u4"),
+        ("first_key", "<i8"),
+        ("last_key", "<i8"),
+        ("keys_checksum", "<u4"),
+    ]
+)
+"""Bucket and number of rows of a page; its first byte in ``ROWS_FILE``, and the one after its last, and their CRC-32;
+the places of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys."""
 
-def choose_buckets(total_bytes: int, n_folds: int) -> int:
-    """Choose the number of buckets for an amount of raw CSV: about ``BUCKET_BYTES`` each.
-
-    Parameters
-    ----------
-    total_bytes
-        Size of the sources as plain CSV: see `estimate_csv_bytes`.
-    n_folds
-        Folds; bucket b belongs to fold b % n_folds.
-
-    Returns
-    -------
-    A multiple of n_folds, at least n_folds, at most the largest multiple up to 4096.
-    """
-    needed = -(-total_bytes // BUCKET_BYTES)
-    most = max(1, MAX_BUCKETS // n_folds)
-    return n_folds * min(most, max(1, -(-needed // n_folds)))
-
-
-def estimate_csv_bytes(sources: Sequence[Source]) -> int:
-    """Estimate the size that sources would have as plain CSV: packed bytes count five times, Parquet three times."""
-    total = 0
-    for source in sources:
-        name = source.name.lower()
-        packed = name.endswith((".gz", ".bz2", ".xz", ".zst"))
-        factor = 5 if packed else 3 if name.endswith((".parquet", ".pq")) else 1
-        total += factor * source.size
-    return total
+_PLACE_BITS = 22
+"""Bits for the place of a row among those that are sorted at once, below the 42 of its key."""
 
 
 class SpillWriter:
-    """Writes a spill: an Arrow file of batches sorted by bucket, and a table of where each bucket starts.
+    """Writes a spill: rows sorted by sample, in pages that can be read one by one.
 
-    Memory is ``SPILL_BYTES``, whatever the numbers of rows and buckets, and two files are open. Equal calls of
-    `append` give equal bytes. Use it in a ``with`` block: a spill that was not closed has no table and is refused.
+    Memory is ``SPILL_BYTES``, whatever the numbers of rows and buckets, and two files are open: rows are sorted
+    whenever as many are waiting. Rows of one sample stay in the order of their file. Equal calls of `append` give equal
+    bytes. Use it in a ``with`` block: a spill that was not closed has no index and is refused.
 
     Parameters
     ----------
     folder
-        Folder for the two files.
+        Folder for the files.
     fields
         Schema of the rows.
     n_buckets
-        At most 65536.
+        At most 4096.
     """
 
     def __init__(self, folder: Path, fields: pa.Schema, n_buckets: int) -> None:
-        self.metadata: dict[str, str] = {}
+        self.metadata: dict[str, str] = {"buckets": str(n_buckets)}
         self._folder = folder
         self._fields = fields
         self._n_buckets = n_buckets
         self._waiting: list[pa.RecordBatch] = []
-        self._buckets: list[HashArray] = []
-        self._cuts: list[IntArray] = []
-        self._file: pa.RecordBatchFileWriter | None = None
+        self._n_bytes = self._n_rows = 0
+        self._keys: list[HashArray] = []
+        self._pages: list[tuple[int, ...]] = []
+        self._rows_file: IO[bytes] | None = None
+        self._keys_file: IO[bytes] | None = None
 
     def append(self, hashes: HashArray, batch: pa.RecordBatch) -> None:
         """Add rows to the buckets that their hashes, uint64 of shape (n_rows,), belong to."""
         self._waiting.append(batch)
-        self._buckets.append((hashes % np.uint64(self._n_buckets)).astype(np.uint16))
-        if sum(part.nbytes for part in self._waiting) >= SPILL_BYTES:
+        self._keys.append(make_keys(hashes, self._n_buckets))
+        self._n_bytes += batch.nbytes
+        self._n_rows += batch.num_rows
+        # the second limit is one of the bits that number rows: rows of less than 16 bytes are rare
+        if self._n_bytes >= SPILL_BYTES or self._n_rows >= 1 << (_PLACE_BITS - 1):
             self._flush()
 
     def _flush(self) -> None:
-        if self._file is None:
-            # metadata are complete by now: they may depend on the first rows
-            fields = self._fields.with_metadata(self.metadata)
-            self._file = pa.ipc.new_file(str(self._folder / ROWS_FILE), fields)
         if not self._waiting:
             return
-        buckets = np.concatenate(self._buckets)
-        counts = np.bincount(buckets, minlength=self._n_buckets)
-        # a stable sort of 16-bit integers is a radix sort
-        order = np.argsort(buckets, kind="stable")
-        rows = pa.concat_batches(self._waiting)
+        keys = np.concatenate(self._keys)
+        # a key and a place in one integer: sorting integers is faster than sorting places by key
+        both = (keys << np.uint64(_PLACE_BITS)) | np.arange(keys.size, dtype=np.uint64)
+        both.sort()
+        keys = both >> np.uint64(_PLACE_BITS)
+        order = (both & np.uint64((1 << _PLACE_BITS) - 1)).astype(np.int64)
+        rows = pa.concat_batches(self._waiting).take(pa.array(order))
         self._waiting.clear()
-        self._buckets.clear()
-        rows = rows.take(pa.array(order)).replace_schema_metadata(self.metadata)
-        self._file.write_batch(rows)
-        self._cuts.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]))
+        self._keys.clear()
+        self._n_bytes = self._n_rows = 0
+        buckets = find_buckets(keys).astype(np.int64)
+        edges = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
+        new = np.diff(keys, prepend=~keys[:1]) != 0
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            for start in range(first, last, PAGE_ROWS):
+                part = slice(start, min(start + PAGE_ROWS, last))
+                new[start] = True
+                page = rows.slice(part.start, part.stop - part.start)
+                self._write(int(buckets[first]), page, keys[part][new[part]])
+
+    def _write(self, bucket: int, rows: pa.RecordBatch, keys: HashArray) -> None:
+        assert self._rows_file is not None
+        assert self._keys_file is not None
+        content, names = rows.serialize(), keys.astype("<u8").tobytes()
+        start, first = self._rows_file.tell(), self._keys_file.tell() // 8
+        self._rows_file.write(content)
+        self._keys_file.write(names)
+        stop, checksum = start + content.size, zlib.crc32(content)
+        places = first, first + keys.size, zlib.crc32(names)
+        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *places))
 
     def __enter__(self) -> SpillWriter:
+        self._rows_file = (self._folder / ROWS_FILE).open("wb")
+        self._keys_file = (self._folder / KEYS_FILE).open("wb")
         return self
 
     def __exit__(self, error_type: object, *error: object) -> None:
+        assert self._rows_file is not None
+        assert self._keys_file is not None
+        with self._rows_file, self._keys_file:
+            if error_type is None:
+                self._flush()
         if error_type is None:
-            self._flush()
-            cuts = np.array(self._cuts, np.int64).reshape(-1, self._n_buckets + 1)
-            np.save(self._folder / CUTS_FILE, cuts)
-        if self._file is not None:
-            self._file.close()
+            # metadata are complete by now: they may depend on the first rows
+            fields = self._fields.with_metadata(self.metadata)
+            (self._folder / FIELDS_FILE).write_bytes(fields.serialize())
+            np.save(self._folder / INDEX_FILE, np.array(self._pages, PAGE))
 
 
-def read_bucket(
-    folder: Path, bucket: int, expected: Mapping[str, str]
-) -> tuple[pa.Table, dict[str, str]]:
-    """Read one bucket of a spill, in the order of the file it was made from.
+class Spill:
+    """A spill, opened for reading.
 
     Parameters
     ----------
     folder
-        Folder of the spill.
-    bucket
-        Number of the bucket.
+        Its folder.
     expected
-        Metadata that the spill must have.
-
-    Returns
-    -------
-    The rows, and the spill's metadata.
+        Metadata that it must have.
 
     Raises
     ------
     StoreError
-        If the spill is incomplete, has no such bucket, or was made with another schema or layout.
+        If the spill is incomplete or damaged, or was made with another schema or layout. Its methods raise one if a
+        page is damaged.
     """
-    try:
-        cuts = np.load(folder / CUTS_FILE)
-        with pa.memory_map(str(folder / ROWS_FILE)) as content, pa.ipc.open_file(content) as file:
-            metadata = {k.decode(): v.decode() for k, v in (file.schema.metadata or {}).items()}
-            wrong = {
-                key: metadata.get(key)
-                for key, value in expected.items()
-                if metadata.get(key) != value
-            }
-            if wrong or len(cuts) != file.num_record_batches:
-                raise StoreError(
-                    f"spill {folder.name!r} has {wrong or 'lost batches'}, expected {dict(expected)}; "
-                    "spill its file again"
-                )
-            if not 0 <= bucket < cuts.shape[1] - 1:
-                raise StoreError(
-                    f"bucket {bucket} is outside [0, {cuts.shape[1] - 1}) of spill {folder.name!r}; "
-                    "assemble with the number of buckets it was spilled with"
-                )
-            parts = []
-            for place, (start, stop) in enumerate(cuts[:, bucket : bucket + 2].tolist()):
-                parts.append(file.get_batch(place).slice(start, stop - start))
-            table = pa.Table.from_batches(parts, file.schema.remove_metadata())
-            # a copy of this bucket alone, so that the memory map of the whole spill can be closed
-            return table.take(pa.array(np.arange(table.num_rows))), metadata
-    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"spill {folder.name!r} cannot be read ({error}); spill its file again"
-        ) from error
 
+    def __init__(self, folder: Path, expected: Mapping[str, str]) -> None:
+        self._folder = folder
+        try:
+            fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
+            self._pages = _read_index(read_checked(folder / INDEX_FILE))
+            self.metadata = {k.decode(): v.decode() for k, v in fields.metadata.items()}
+            self._n_buckets = int(self.metadata["buckets"])
+        except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+        self._fields = fields.remove_metadata()
+        found = {key: self.metadata.get(key) for key in expected}
+        if wrong := {key: value for key, value in found.items() if value != expected[key]}:
+            raise StoreError(
+                f"spill {folder.name!r} has {wrong}, expected {dict(expected)}; spill its file again"
+            )
 
-def write_levels(folder: Path, part: Schema) -> None:
-    """Write the names of a spill's levels beside it: it is encoded with a part of the schema that it is read with."""
-    (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
+    def read_bucket(self, bucket: int) -> pa.Table:
+        """Read the rows of one bucket; those of a sample are in the order of the file.
 
+        Raises
+        ------
+        StoreError
+            If the spill has no such bucket.
+        """
+        if not 0 <= bucket < self._n_buckets:
+            raise StoreError(
+                f"bucket {bucket} is outside [0, {self._n_buckets}) of spill {self._folder.name!r}; "
+                "assemble with the number of buckets it was spilled with"
+            )
+        return self._read_rows(self._pages["bucket"] == bucket)
 
-def find_levels(folder: Path, schema: Schema) -> IntArray | None:
-    """Find a schema's levels for those of a spill.
+    def read_samples(self, keys: HashArray) -> pa.Table:
+        """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
 
-    Parameters
-    ----------
-    folder
-        Folder of the spill.
-    schema
-        Schema that its rows will be read with.
+        Pages without any of them are not read.
+        """
+        held, found = self._read_key_table(), np.zeros(self._pages.size, np.bool_)
+        wanted = is_among(held, keys)
+        if wanted.any():
+            found = np.logical_or.reduceat(wanted, self._pages["first_key"])
+        rows = self._read_rows(found)
+        if not rows.num_rows:
+            return rows
+        hashes = hash_identifiers(rows["sample"].combine_chunks())
+        return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
 
-    Returns
-    -------
-    int64 of shape (n_part_levels + 1,), the last -1, which is missing; None where the spill names no levels: then it
-    must have been encoded with the schema.
+    def read_keys(self) -> HashArray:
+        """Read the distinct keys of all samples: uint64, sorted."""
+        return np.unique(self._read_key_table())
 
-    Raises
-    ------
-    StoreError
-        If the names do not read, or the schema lacks one of them.
-    """
-    path = folder / LEVELS_FILE
-    if not path.exists():
-        return None
-    try:
-        names = pa.array(json.loads(path.read_text("utf-8")), pa.string())
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise StoreError(
-            f"spill {folder.name!r} cannot be read ({error}); spill its file again"
-        ) from error
-    levels = pc.index_in(names, pa.array(_name_levels(schema), pa.string()))
-    if levels.null_count:
-        unknown = names.filter(levels.is_null())[0].as_py()
-        raise StoreError(
-            f"spill {folder.name!r} was encoded with {unknown}, which the schema lacks; spill its file again"
+    def _read_key_table(self) -> HashArray:
+        """Keys of all pages, page after page."""
+        try:
+            content = (self._folder / KEYS_FILE).read_bytes()
+        except OSError as error:
+            raise self._refuse(error) from error
+        ends = self._pages["last_key"].tolist()
+        if len(content) != 8 * (ends[-1] if ends else 0):
+            raise self._refuse("its keys were cut short")
+        for page in self._pages:
+            part = content[8 * page["first_key"] : 8 * page["last_key"]]
+            if zlib.crc32(part) != page["keys_checksum"]:
+                raise self._refuse("keys of a page fail their checksum")
+        return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
+
+    def _read_rows(self, wanted: BoolArray) -> pa.Table:
+        pages = []
+        try:
+            with (self._folder / ROWS_FILE).open("rb") as file:
+                for page in self._pages[wanted]:
+                    pages.append(self._read_page(file, page))
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+        return pa.Table.from_batches(pages, self._fields)
+
+    def _read_page(self, file: IO[bytes], page: Any) -> pa.RecordBatch:
+        file.seek(page["start"])
+        content = file.read(page["stop"] - page["start"])
+        if zlib.crc32(content) != page["checksum"]:
+            raise self._refuse(f"the page at byte {page['start']} fails its checksum")
+        batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
+        if batch.num_rows != page["n_rows"]:
+            raise self._refuse(f"the page at byte {page['start']} has {batch.num_rows} rows")
+        return batch
+
+    def _refuse(self, problem: object) -> StoreError:
+        return StoreError(
+            f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
         )
-    return np.append(levels.to_numpy().astype(np.int64), -1)
 
 
-def _name_levels(schema: Schema) -> list[str]:
-    """Variable and label of every level, as one text that no other pair has."""
-    return [
-        json.dumps([variable.name, label], ensure_ascii=False)
-        for variable in schema
-        for label in variable.levels
-    ]
+def is_among(keys: HashArray, wanted: HashArray) -> BoolArray:
+    """Whether each key is among some others, which are sorted: bool of the shape of keys."""
+    if not wanted.size:
+        return np.zeros(keys.shape, np.bool_)
+    places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)
+    found: BoolArray = wanted[places] == keys
+    return found
+
+
+def _read_index(content: bytes) -> npt.NDArray[Any]:
+    """Read the records of the pages."""
+    pages = np.load(io.BytesIO(content), allow_pickle=False)
+    if pages.dtype != PAGE:
+        raise ValueError(f"its index has {pages.dtype}")
+    out: npt.NDArray[Any] = pages
+    return out

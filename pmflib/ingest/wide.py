@@ -25,6 +25,7 @@ from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
+from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import SampleWriter
 
 
@@ -56,13 +57,14 @@ def encode_wide(
     seed
         Made from the file's digest, so that rows of different files are dealt differently.
     folder
-        Folder, made if need be; ``samples`` (dense) and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns, samples, observed, blocks.
+    name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_quarantined, reasons, cells_made_missing,
+    ignored_columns, samples, observed, blocks.
 
     Raises
     ------
@@ -88,7 +90,9 @@ def encode_wide(
             if kept.size:
                 rows = raw.rows[kept]
                 samples.append(DenseBlock(codes), assign_folds(rows, n_folds, seed), rows)
-    return screen.account.summarise(ignored_columns=encoder.ignored, **samples.close())
+    np.save(folder / LEVEL_COUNTS, encoder.level_counts)
+    facts = {"name": source.name, "ignored_columns": encoder.ignored}
+    return screen.account.summarise(**facts, **samples.close())
 
 
 def spill_wide(
@@ -110,14 +114,14 @@ def spill_wide(
     n_buckets
         The same for all files of a dataset: see `choose_buckets`.
     folder
-        Folder, made if need be; the spill and ``quarantine.parquet`` are written into it.
+        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_quarantined, reasons, cells_made_missing, ignored_columns. The rows encoded here
-    enter `assemble_bucket`: see `combine_accounts`.
+    name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_quarantined, reasons, cells_made_missing,
+    ignored_columns. The rows encoded here enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -152,7 +156,8 @@ def spill_wide(
             if kept.size:
                 rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
                 spill.append(identifiers.hashes[kept], rows)
-    return screen.account.summarise(ignored_columns=encoder.ignored)
+    np.save(folder / LEVEL_COUNTS, encoder.level_counts)
+    return screen.account.summarise(name=source.name, ignored_columns=encoder.ignored)
 
 
 class _WideEncoder:
@@ -177,6 +182,7 @@ class _WideEncoder:
         self.ignored = [name for name in header if name not in used]
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
+        self.level_counts = np.zeros(schema.n_levels, np.int64)
 
     def encode(self, raw: RawRows, verdicts: Verdicts, screen: Screen) -> tuple[IntArray, IntArray]:
         """Places of the rows that fit, int64, and their codes of shape (n_kept, n_variables)."""
@@ -195,7 +201,12 @@ class _WideEncoder:
         kept = screen.sift(raw, verdicts, lambda row, column: variables[column])
         for name, rows in unknown:
             screen.account.cells_made_missing[name] += int(np.count_nonzero(verdicts.fits[rows]))
-        return kept, codes[kept]
+        codes = codes[kept]
+        for place, size in enumerate(self._schema.cardinalities.tolist()):
+            # missing cells are counted first, and dropped
+            counts = np.bincount(codes[:, place] + 1, minlength=size + 1)[1:]
+            self.level_counts[self._schema.rows_of(place)] += counts
+        return kept, codes
 
 
 def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:

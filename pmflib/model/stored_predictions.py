@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
+from pmflib.ingest.buckets import make_keys
 from pmflib.ingest.questions import Questions
 from pmflib.model import JointPMF
 from pmflib.model.scoring import answer_questions, judge_answers, score_samples
 from pmflib.running.clients import Client
 from pmflib.running.maps import map_items
-from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from pmflib.store.dataset import Layer
+from pmflib.store.sample_blocks import read_block, read_blocks, read_origins
 
 ANSWERS = "answers.parquet"
 """Name of the file that `answer_stored` writes."""
@@ -24,7 +26,7 @@ ANSWERS = "answers.parquet"
 
 def score_stored(
     client: Client,
-    partitions: Sequence[Path],
+    layers: Sequence[Layer],
     model: JointPMF,
     targets: Sequence[str],
     folder: Path,
@@ -36,8 +38,8 @@ def score_stored(
     ----------
     client
         Dask client, or None to work in this thread.
-    partitions
-        Zarr groups of sample blocks.
+    layers
+        Partitions of a dataset.
     model
         The model.
     targets
@@ -57,7 +59,7 @@ def score_stored(
     StoreError
         If a partition is gone or damaged.
     """
-    items = [(path, folder / f"part-{place:05}.parquet") for place, path in enumerate(partitions)]
+    items = [(layer, folder / f"part-{place:05}.parquet") for place, layer in enumerate(layers)]
     n_samples = map_items(
         client, _score_partition, items, model, targets, on_result=_count_up(on_partition, items)
     )
@@ -66,7 +68,8 @@ def score_stored(
 
 def answer_stored(
     client: Client,
-    partitions: Sequence[Path],
+    layers: Sequence[Layer],
+    n_buckets: int,
     model: JointPMF,
     questions: Questions,
     folder: Path,
@@ -78,9 +81,10 @@ def answer_stored(
     ----------
     client, model, on_partition
         As for `score_stored`; partitions without a question are not read.
-    partitions
-        Zarr groups of sample blocks: as many as there were buckets, in order, so that the hash of a sample's identifier
-        says which one may hold it.
+    layers
+        Partitions of a dataset; the key of a sample says which of them may hold it.
+    n_buckets
+        Buckets of the dataset.
     questions
         Samples, and the variable to predict of each.
     folder
@@ -96,12 +100,20 @@ def answer_stored(
     StoreError
         If a partition is gone or damaged.
     """
-    bucket = (questions.hashes % np.uint64(len(partitions))).astype(np.int64)
-    items = [(path, np.flatnonzero(bucket == place)) for place, path in enumerate(partitions)]
-    items = [item for item in items if item[1].size]
+    keys = make_keys(questions.hashes, n_buckets)
+    items = []
+    for layer in layers:
+        mine = (keys >= np.uint64(layer.first_key)) & (keys <= np.uint64(layer.last_key))
+        if mine.any():
+            items.append((layer, np.flatnonzero(mine)))
     tables = map_items(
         client, _answer_partition, items, questions, model, on_result=_count_up(on_partition, items)
     )
+    # whoever is in no partition is not known
+    known = np.concatenate([np.empty(0, np.int64), *(t["question"].to_numpy() for t in tables)])
+    others = np.setdiff1d(np.arange(len(questions.samples)), known)
+    nothing = np.full((others.size, model.schema.n_variables), -1, model.schema.code_dtype)
+    tables.append(_answer(nothing, others, questions, model, known=False))
     table = pa.concat_tables(tables).sort_by("question").drop_columns(["question"])
     pq.write_table(table, folder / ANSWERS, compression="zstd")
     measures = judge_answers(table, questions.variables, questions.truths, model)
@@ -116,43 +128,54 @@ def _count_up(
     return lambda done: on_partition(done, len(items))
 
 
-def _score_partition(item: tuple[Path, Path], model: JointPMF, targets: Sequence[str]) -> int:
+def _score_partition(item: tuple[Layer, Path], model: JointPMF, targets: Sequence[str]) -> int:
     """Score one partition into one Parquet file, block by block; return its number of samples."""
-    path, out = item
-    rows, samples = read_origins(path)
+    layer, out = item
+    rows, samples = read_origins(Path(layer.path))
+    names = np.array(samples, object)
     empty = np.empty((0, model.schema.n_variables), model.schema.code_dtype)
     columns = score_samples(empty, model, targets, [], rows[:0]).schema
     with pq.ParquetWriter(out, columns, compression="zstd") as writer:
-        for block in list_blocks(path):
-            here = slice(block.start, block.stop)
-            codes = read_block(block).to_codes(model.schema.offsets)
-            writer.write_table(score_samples(codes, model, targets, samples[here], rows[here]))
-    return len(rows)
+        for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
+            codes, here = block.to_codes(model.schema.offsets), reference.rows
+            table = score_samples(codes, model, targets, names[here].tolist(), rows[here])
+            writer.write_table(table)
+    return layer.n_rows
 
 
 def _answer_partition(
-    item: tuple[Path, IntArray], questions: Questions, model: JointPMF
+    item: tuple[Layer, IntArray], questions: Questions, model: JointPMF
 ) -> pa.Table:
-    """Answer the questions about samples of one partition; column "question" holds their places."""
-    path, mine = item
-    _, samples = read_origins(path)
+    """Answer the questions about samples that a partition has; column "question" holds their places."""
+    layer, mine = item
+    _, samples = read_origins(Path(layer.path))
     places = {sample: place for place, sample in enumerate(samples)}
     wanted = [text.decode() for text in questions.samples.take(pa.array(mine)).to_pylist()]
     rows = np.array([places.get(sample, -1) for sample in wanted], np.int64)
+    held = (rows >= 0) & ~np.isin(rows, layer.superseded)
+    mine, rows = mine[held], rows[held]
     codes = np.full((mine.size, model.schema.n_variables), -1, model.schema.code_dtype)
-    for block in list_blocks(path):
+    for block in layer.blocks:
         here = np.flatnonzero((rows >= block.start) & (rows < block.stop))
-        codes[here] = (
-            read_block(block).take(rows[here] - block.start).to_codes(model.schema.offsets)
-        )
+        if here.size:
+            # rows of the block, without those that are superseded
+            taken = np.searchsorted(block.rows, rows[here])
+            codes[here] = read_block(block).take(taken).to_codes(model.schema.offsets)
+    return _answer(codes, mine, questions, model, known=True)
+
+
+def _answer(
+    codes: IntArray, mine: IntArray, questions: Questions, model: JointPMF, *, known: bool
+) -> pa.Table:
+    """Answer some questions, each from the codes of its sample."""
     variables = questions.variables[mine]
     answers = answer_questions(codes, np.maximum(variables, 0), questions.truths[mine], model)
     unknown = pa.array(variables < 0)
     for name, column in answers.items():
         answers[name] = pc.if_else(unknown, pa.scalar(None, column.type), column)
     origin = {
-        "sample": pa.array(wanted),
+        "sample": questions.samples.take(pa.array(mine)).cast(pa.string()),
         "variable": questions.names.take(pa.array(mine)),
-        "known": pa.array(rows >= 0),
+        "known": pa.array(np.full(mine.size, known)),
     }
     return pa.table({"question": pa.array(mine), **origin, **answers})

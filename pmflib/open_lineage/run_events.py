@@ -14,7 +14,7 @@ from pmflib.ingest.sources import find_sources
 from pmflib.open_lineage import facets
 from pmflib.open_lineage.datasets import Dataset, describe_artefact, describe_file
 from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
-from pmflib.store.lineage import list_sources
+from pmflib.store.dataset import list_sources
 
 Event = dict[str, Any]
 State = Literal["START", "COMPLETE", "FAIL", "ABORT"]

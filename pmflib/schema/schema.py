@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pmflib.arrays import IntArray
 from pmflib.errors import SchemaError
+from pmflib.json_files import read_json
 from pmflib.schema.inference import LevelCensus, propose_variable
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
@@ -30,6 +31,10 @@ class Schema:
     ----------
     variables
         At least one; names all distinct.
+    left_out
+        Names of variables of a long log that are left out on purpose, `pmf infer --min-count` for one: their rows are
+        counted, and go to no quarantine. They are no part of the contract: schemas that differ in them alone are equal
+        and have the same digest, for their codes, counts and models are the same.
 
     Raises
     ------
@@ -46,6 +51,7 @@ class Schema:
     """
 
     variables: tuple[Variable, ...]
+    left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -54,6 +60,10 @@ class Schema:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise SchemaError(f"variables named more than once: {twice}; names must be distinct")
+        if both := sorted(set(names) & set(self.left_out)):
+            raise SchemaError(
+                f"left_out names {_abridged(both)}, which are variables; take them out of one of the two"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,6 +105,12 @@ class Schema:
         """SHA-256 of the canonical JSON form: equal schemas, equal digests."""
         text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def left_out_digest(self) -> str:
+        """SHA-256 of the names that are left out, in any order; empty if there are none."""
+        text = json.dumps(sorted(self.left_out), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest() if self.left_out else ""
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:
@@ -285,7 +301,7 @@ class Schema:
         return pa.table(columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the schema as plain JSON types."""
+        """Return the variables as plain JSON types: what the digest is of."""
         return {
             "format": "pmf-schema-1",
             "variables": [variable.to_json() for variable in self.variables],
@@ -305,11 +321,16 @@ class Schema:
             raise SchemaError(
                 f"not a schema: format is {found!r}, expected 'pmf-schema-1' with a list of variables"
             )
-        return cls(tuple(Variable.from_json(variable) for variable in data["variables"]))
+        left_out = data.get("left_out", [])
+        if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
+            raise SchemaError("left_out is no list of names; correct it, or remove it")
+        variables = (Variable.from_json(variable) for variable in data["variables"])
+        return cls(tuple(variables), tuple(left_out))
 
     def save(self, path: str | Path, *, review: Sequence[str] = ()) -> None:
-        """Write the schema as JSON, with notes for the person who reviews it."""
-        data = self.to_json() | ({"review": list(review)} if review else {})
+        """Write the schema as JSON, with the names that are left out and notes for the person who reviews it."""
+        data = self.to_json() | ({"left_out": list(self.left_out)} if self.left_out else {})
+        data |= {"review": list(review)} if review else {}
         Path(path).write_text(
             json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
@@ -324,14 +345,14 @@ class Schema:
             If the file is absent, cannot be read, is not JSON, or not a schema.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(Path(path))
         except FileNotFoundError:
             raise SchemaError(
                 f"schema file {str(path)!r} does not exist; `pmf infer` drafts one"
             ) from None
         except OSError as error:
             raise SchemaError(f"schema file {str(path)!r} cannot be read: {error}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise SchemaError(f"schema file {str(path)!r} is not JSON: {error}") from None
         return cls.from_json(data)
 

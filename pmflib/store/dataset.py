@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,18 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
+from pmflib.json_files import parse_json
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block
+from pmflib.store.file_digests import read_checked
+from pmflib.store.sample_blocks import BlockReference, list_blocks, read_tallies
 
 SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""
-QUARANTINE = "quarantine.parquet"
-"""Rejected rows, in the folder of whatever step rejected them, and of the dataset for all of them."""
+CONTENT = "dataset.json"
+"""What a dataset is made of, in its folder."""
+LEVEL_COUNTS = "level_counts.npy"
+"""Encoded rows of a raw file that hold each level, before duplicates are dropped, int64 of shape (n_levels,): in the
+folder of the file's step."""
 BLOCKS = "blocks.parquet"
 """Blocks of all partitions, in the folder of the dataset."""
 BLOCKS_SCHEMA = pa.schema(
@@ -34,12 +39,131 @@ SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
 """Columns of the table of superseded rows, sorted: place of the partition, and row of it."""
 
 
+@dataclass(frozen=True)
+class FileStep:
+    """One raw file of a dataset, and the artefact of its rows.
+
+    Parameters
+    ----------
+    name
+        Name of the file.
+    source
+        Its bytes.
+    step
+        Its spill, or its partition where samples have no identifiers.
+    """
+
+    name: str
+    source: Reference
+    step: Reference
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One partition of a dataset, without its superseded rows.
+
+    Parameters
+    ----------
+    partition
+        The artefact.
+    path
+        Its Zarr group, absolute, as a string: it travels to workers.
+    first_key, last_key
+        Keys of its samples are between them, both included: see `pmflib.ingest.buckets.make_keys`.
+    blocks
+        Its blocks that have samples.
+    superseded
+        int64, sorted: rows of the partition that are no samples of the dataset.
+    """
+
+    partition: Reference
+    path: str
+    first_key: int
+    last_key: int
+    blocks: tuple[BlockReference, ...]
+    superseded: IntArray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples."""
+        return sum(block.n_rows for block in self.blocks)
+
+    def supersede(self, rows: IntArray) -> Layer:
+        """Leave out some rows more, int64, sorted."""
+        gone = np.union1d(self.superseded, rows)
+        tallies = read_tallies(Path(self.path))
+        blocks = []
+        for block in self.blocks:
+            dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))
+            if dropped.n_rows:
+                observed = int(tallies[dropped.rows, 2].sum())
+                blocks.append(replace(dropped, n_observed=observed))
+        return replace(self, blocks=tuple(blocks), superseded=gone)
+
+
+LAST_KEY = 2**63 - 1
+"""Largest key of a sample: a partition whose keys are not known may have any."""
+
+
 def write_dataset(
     path: Path,
     store: Store,
     partitions: Sequence[Reference],
     account: Mapping[str, Any],
     superseded: Mapping[int, IntArray] | None = None,
+    *,
+    keys: Sequence[tuple[int, int]] | None = None,
+    files: Sequence[FileStep] = (),
+    origin: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a dataset of partitions in a store.
+
+    Parameters
+    ----------
+    path, account, files, origin
+        As for `write_layers`.
+    store
+        Store that holds the partitions.
+    partitions
+        Artefacts that hold a group ``samples``, in order.
+    superseded
+        For partitions of which some rows are no samples any more, by place: these rows, int64, sorted. Blocks that
+        lose all of their rows are left out.
+    keys
+        First and last key that samples of each partition may have; None where they are not known.
+
+    Raises
+    ------
+    StoreError
+        If a partition is not in the store, or damaged.
+    """
+    layers = []
+    for place, partition in enumerate(partitions):
+        layer = open_layer(store, partition, keys[place] if keys else (0, LAST_KEY))
+        gone = (superseded or {}).get(place)
+        layers.append(layer if gone is None else layer.supersede(gone))
+    write_layers(path, layers, account, files, origin)
+
+
+def open_layer(store: Store, partition: Reference, keys: tuple[int, int]) -> Layer:
+    """Open a partition of which no row is superseded; ``keys`` are the first and the last that its samples may have.
+
+    Raises
+    ------
+    StoreError
+        If it is not in the store, or damaged.
+    """
+    path = (store.locate(partition) / SAMPLES).resolve()
+    nothing = np.empty(0, np.int64)
+    return Layer(partition, str(path), *keys, tuple(list_blocks(path)), nothing)
+
+
+def write_layers(
+    path: Path,
+    layers: Sequence[Layer],
+    account: Mapping[str, Any],
+    files: Sequence[FileStep] = (),
+    origin: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the list of partitions, in order, the table of their blocks, and the account of rows.
 
@@ -47,48 +171,131 @@ def write_dataset(
     ----------
     path
         Existing folder.
-    store
-        Store that holds the partitions.
-    partitions
-        Artefacts that hold a group ``samples``.
+    layers
+        The partitions.
     account
         Plain JSON types: rows in, encoded, quarantined.
-    superseded
-        For partitions of which some rows are no samples any more, by place: these rows, int64, sorted. Blocks that
-        lose all of their rows are left out.
-
-    Raises
-    ------
-    StoreError
-        If a partition is not in the store, or damaged.
+    files
+        The raw files, in order of name.
+    origin
+        Plain JSON types: what the next dataset must have in common with this one to be built upon it.
     """
-    superseded = superseded or {}
     content = {
-        "partitions": [asdict(reference) for reference in partitions],
+        "partitions": [asdict(layer.partition) for layer in layers],
+        "keys": [[layer.first_key, layer.last_key] for layer in layers],
+        "files": [asdict(file) for file in files],
+        "origin": dict(origin or {}),
         "account": dict(account),
     }
-    (path / "dataset.json").write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
+    (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # one table: stages that plan need not open every partition
-    rows = []
-    for place, partition in enumerate(partitions):
-        for block in list_blocks(store.locate(partition) / SAMPLES):
-            kept = _drop_rows(block, superseded.get(place))
-            size = (block.start, block.stop, block.fold, kept.n_observed, block.nbytes)
-            if kept.n_rows:
-                rows.append((place, *size))
+    rows = [
+        (place, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
+        for place, layer in enumerate(layers)
+        for block in layer.blocks
+    ]
     columns = zip(BLOCKS_SCHEMA.names, zip(*rows, strict=True), strict=True) if rows else ()
     table = pa.table(dict(columns), BLOCKS_SCHEMA) if rows else BLOCKS_SCHEMA.empty_table()
     pq.write_table(table, path / BLOCKS, compression="zstd")
-    gone = sorted(superseded.items())
+    gone = [layer.superseded for layer in layers]
     arrays = [
-        np.repeat([place for place, _ in gone], [rows.size for _, rows in gone]).astype(np.int64),
-        np.concatenate([np.empty(0, np.int64), *(rows for _, rows in gone)]),
+        np.repeat(np.arange(len(gone)), [rows.size for rows in gone]).astype(np.int64),
+        np.concatenate([np.empty(0, np.int64), *gone]),
     ]
     pq.write_table(
         pa.Table.from_arrays(list(map(pa.array, arrays)), schema=SUPERSEDED_SCHEMA),
         path / SUPERSEDED,
         compression="zstd",
+        use_dictionary=False,
+        # sorted rows: their differences take about a byte
+        column_encoding=dict.fromkeys(SUPERSEDED_SCHEMA.names, "DELTA_BINARY_PACKED"),
     )
+
+
+def list_layers(store: Store, dataset: Reference) -> list[Layer]:
+    """Partitions of a dataset, in order, with their blocks.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a partition is not in the store, or the dataset is damaged.
+    """
+    partitions, paths = read_partitions(store, dataset), list_partitions(store, dataset)
+    superseded = read_superseded(store, dataset)
+    keys = read_content(store, dataset)["keys"]
+    blocks: dict[int, list[BlockReference]] = {}
+    for place, block in _list_blocks(store, dataset, None):
+        blocks.setdefault(place, []).append(block)
+    nothing = np.empty(0, np.int64)
+    return [
+        Layer(
+            partition,
+            str(paths[place]),
+            int(keys[place][0]),
+            int(keys[place][1]),
+            tuple(blocks.get(place, ())),
+            superseded.get(place, nothing),
+        )
+        for place, partition in enumerate(partitions)
+    ]
+
+
+def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
+    """Raw files of a dataset, in order of name, each with the artefact that its rows were encoded to.
+
+    The manifest entry of that artefact has the file's account of rows, and its folder ``LEVEL_COUNTS``.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    files = read_content(store, dataset)["files"]
+    return [
+        FileStep(
+            file["name"], Reference.from_json(file["source"]), Reference.from_json(file["step"])
+        )
+        for file in files
+    ]
+
+
+def list_sources(store: Store, dataset: Reference | None) -> list[dict[str, Any]]:
+    """Raw files of a dataset for the record of a run: name, digest, bytes and rows of each; none of no dataset.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    sources = []
+    for file in [] if dataset is None else list_file_steps(store, dataset):
+        source, step = store.find(file.source.identity), store.find(file.step.identity)
+        facts = {"name": file.name, "digest": file.source.digest}
+        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
+        sources.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
+    return sources
+
+
+def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
+    """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    file = store.locate(dataset) / CONTENT
+    try:
+        content = parse_json(read_checked(file))
+        if not isinstance(content, dict) or len(content["keys"]) != len(content["partitions"]):
+            raise ValueError("it is no list of partitions with their keys")
+    except StoreError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
+        ) from error
+    return content
 
 
 def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
@@ -102,15 +309,6 @@ def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
     table = _read_table(store, dataset, SUPERSEDED)
     places, rows = (table[name].to_numpy() for name in SUPERSEDED_SCHEMA.names)
     return {place: rows[places == place] for place in np.unique(places).tolist()}
-
-
-def _drop_rows(block: BlockReference, superseded: IntArray | None) -> BlockReference:
-    """Block without superseded rows, and with the number of cells that are left."""
-    found = _take_between(superseded, block.start, block.stop)
-    if found is None:
-        return block
-    dropped = replace(block, superseded=found)
-    return replace(dropped, n_observed=read_block(dropped).n_observed if dropped.n_rows else 0)
 
 
 def _take_between(rows: IntArray | None, start: int, stop: int) -> IntArray | None:
@@ -129,12 +327,9 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
     StoreError
         If the dataset is not in the store, or damaged.
     """
-    file = store.locate(dataset) / "dataset.json"
     try:
-        return [
-            Reference.from_json(item) for item in json.loads(file.read_text("utf-8"))["partitions"]
-        ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [Reference.from_json(each) for each in read_content(store, dataset)["partitions"]]
+    except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
         ) from error
@@ -162,21 +357,32 @@ def list_dataset_blocks(
     StoreError
         If the dataset or a partition is not in the store.
     """
+    return [block for _, block in _list_blocks(store, dataset, folds)]
+
+
+def _list_blocks(
+    store: Store, dataset: Reference, folds: Sequence[int] | None
+) -> list[tuple[int, BlockReference]]:
+    """Place of the partition, and block, of some folds or of all."""
     paths = [str(path) for path in list_partitions(store, dataset)]
     superseded = read_superseded(store, dataset)
-    table = _read_table(store, dataset, BLOCKS)
-    wanted = table.filter(pc.is_in(table["fold"], pa.array(list(folds), pa.int64())))
+    wanted = _read_table(store, dataset, BLOCKS)
+    if folds is not None:
+        wanted = wanted.filter(pc.is_in(wanted["fold"], pa.array(list(folds), pa.int64())))
     found = []
     columns = wanted.to_pydict().values()
     for place, start, stop, fold, n_observed, nbytes in zip(*columns, strict=True):
         gone = _take_between(superseded.get(place), start, stop)
-        found.append(BlockReference(paths[place], start, stop, fold, n_observed, nbytes, gone))
+        block = BlockReference(paths[place], start, stop, fold, n_observed, nbytes, gone)
+        found.append((place, block))
     return found
 
 
 def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
     try:
-        return pq.read_table(store.locate(dataset) / name)
+        return pq.read_table(pa.BufferReader(read_checked(store.locate(dataset) / name)))
+    except StoreError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"

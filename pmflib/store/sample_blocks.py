@@ -122,7 +122,9 @@ class SampleWriter:
             "missing": -1,
         }
         self._group = create_group(path, {})
-        self._pending: dict[int, list[tuple[Block, IntArray, npt.NDArray[np.object_]]]] = {}
+        self._pending: dict[
+            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_]]]
+        ] = {}
         self._blocks: list[tuple[int, int, int, int, int]] = []
         self._n_rows = 0
         self._n_observed = 0
@@ -134,6 +136,7 @@ class SampleWriter:
         folds: IntArray,
         rows: IntArray,
         samples: npt.NDArray[np.object_] | None = None,
+        tallies: IntArray | None = None,
     ) -> None:
         """Add samples.
 
@@ -147,9 +150,14 @@ class SampleWriter:
             int64 of shape (n_rows,): row of the source that holds the sample, -1 where no single row does.
         samples
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
+        tallies
+            int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
+            are duplicates; None is one row each.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
+        if tallies is None:
+            tallies = np.tile(np.array([1, 0], np.int32), (block.n_rows, 1))
         if self.sparse:
             block = block.to_sparse(self.schema.offsets)
         else:
@@ -157,34 +165,43 @@ class SampleWriter:
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
             waiting = self._pending.setdefault(int(fold), [])
-            waiting.append((block.take(mine), rows[mine], samples[mine]))
+            waiting.append((block.take(mine), rows[mine], tallies[mine], samples[mine]))
             if sum(part[0].n_rows for part in waiting) >= self.block_rows:
                 self._flush(int(fold), keep_rest=True)
 
     def _flush(self, fold: int, *, keep_rest: bool) -> None:
-        blocks, rows, samples = zip(*self._pending.pop(fold), strict=True)
+        blocks, *columns = zip(*self._pending.pop(fold), strict=True)
         whole = concatenate_blocks(blocks, self.schema.offsets)
-        row, sample = np.concatenate(rows), np.concatenate(samples)
+        row, tally, sample = map(np.concatenate, columns)
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
         if stop:
             written = np.arange(stop)
-            self._write(fold, whole.take(written), row[written], sample[written])
+            self._write(fold, whole.take(written), row[:stop], tally[:stop], sample[:stop])
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
-            self._pending[fold] = [(whole.take(rest), row[rest], sample[rest])]
+            self._pending[fold] = [(whole.take(rest), row[stop:], tally[stop:], sample[stop:])]
 
     def _write(
-        self, fold: int, samples: Block, rows: IntArray, identifiers: npt.NDArray[np.object_]
+        self,
+        fold: int,
+        samples: Block,
+        rows: IntArray,
+        tallies: IntArray,
+        identifiers: npt.NDArray[np.object_],
     ) -> None:
         """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
         ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
         if isinstance(samples, SparseBlock):
             self._extend("indices", samples.indices, ("observation",))
             self._extend("indptr", samples.indptr[1:] + self._n_observed, ("sample",))
+            observed = np.diff(samples.indptr)
         else:
+            observed = np.count_nonzero(samples.codes >= 0, axis=1)
             codes, chunk_rows = samples.codes, self.block_rows
             self._extend("codes", codes, ("sample", "variable"), chunk_rows=chunk_rows)
         self._extend("row", rows, ("sample",))
+        whole = np.column_stack([tallies, observed]).astype(np.int32)
+        self._extend("tally", whole, ("sample", "rows duplicates observed"))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
         self._extend("sample_length", lengths, ("sample",))
         self._extend("sample_bytes", np.frombuffer(b"".join(identifiers), np.uint8), ("byte",))
@@ -214,7 +231,8 @@ class SampleWriter:
             # an empty partition is legal: arrays of no rows
             empty = DenseBlock(np.empty((0, self.schema.n_variables), self.schema.code_dtype))
             block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
-            self._write(0, block, np.empty(0, np.int64), np.empty(0, object))
+            nothing = np.empty(0, np.int64), np.empty((0, 2), np.int32), np.empty(0, object)
+            self._write(0, block, *nothing)
             self._blocks.clear()
         table = np.array(self._blocks, np.int64).reshape(-1, 5)
         blocks = create_array(
@@ -285,6 +303,23 @@ def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
     indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
     indices = read_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
     return SparseBlock(indptr - indptr[0], indices)
+
+
+def read_tallies(path: Path) -> IntArray:
+    """Encoded source rows, duplicates among them, and observed cells of each sample of a partition.
+
+    Returns
+    -------
+    int32 of shape (n_rows, 3), in the order of the partition's rows.
+    """
+    tallies: IntArray = read_arrays(path, ["tally"])[0]["tally"]
+    return tallies
+
+
+def read_identifier_texts(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Identifiers of the samples of a partition: their bytes end to end, uint8, and their lengths, int32."""
+    arrays, _ = read_arrays(path, ["sample_length", "sample_bytes"])
+    return arrays["sample_bytes"], arrays["sample_length"]
 
 
 def read_origins(path: Path) -> tuple[IntArray, list[str]]:

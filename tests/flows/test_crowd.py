@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from flows.commands.quarantine import quarantine
 from pmflib.crowd import aggregate
 from tests.crowd.label_logs import draw_log
 
@@ -42,7 +43,9 @@ def test_crowd__label_log_in_true_labels_and_workers_out(tmp_path):
     facts = json.loads(done.stdout)
     assert (facts["tasks"], facts["labels"], facts["workers"]) == (50, 150, 6)
     assert facts["rows"]["rows_quarantined"] == 1
-    assert pq.read_table(facts["quarantine"])["reason"].to_pylist() == ["unknown_level"]
+    rejected = tmp_path / "rejected.parquet"
+    quarantine(tmp_path / "out" / "pipeline.toml", rejected, as_json=True)
+    assert pq.read_table(rejected)["reason"].to_pylist() == ["unknown_level"]
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
     expected = aggregate(log, tol=1e-6, max_passes=200)
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]

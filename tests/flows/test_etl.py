@@ -83,10 +83,11 @@ def test_etl__every_stage_is_recorded(ran):
         only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
         tasks = client.read_task_runs(flow_run_filter=only)
         artifacts = Counter(a.key for a in client.read_artifacts(flow_run_filter=only))
-    stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
+    stages = {"ingest", "count", "quality", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} == stages
     assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
-    assert set(artifacts) == {"pmf-dataset", "pmf-counts", "pmf-start", "pmf-model", "pmf-scores"}
+    kinds = ("dataset", "counts", "quality", "start", "model", "scores")
+    assert set(artifacts) == {f"pmf-{kind}" for kind in kinds}
     assert len(set(artifacts.values())) == 1
 
 

@@ -10,7 +10,7 @@ from pmflib.config import make_config
 from pmflib.errors import QualityError, SourceError
 from pmflib.open_lineage.transports import EVENTS
 from pmflib.running.clients import share_workers
-from pmflib.store.lineage import list_sources
+from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from tasks.count import count
 from tasks.fit import fit

@@ -21,10 +21,11 @@ from pmflib.ingest import (
     spill_long,
     spills,
 )
+from pmflib.ingest.buckets import BUCKET_BYTES
 from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.sources import Source
-from pmflib.ingest.spills import BUCKET_BYTES
 from pmflib.schema import Schema, Variable
+from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 LONG = SourceConfig(path="x", layout="long", sample="user", variable="item", value="rating")
@@ -171,6 +172,9 @@ def test_ingest__what_does_not_fit(tmp_path):
         (10, "not_utf8", "rating", "u2,m1,\\xff"),
     ]
     assert total["rows_in"] == 13
+    counts = np.load(tmp_path / "spill-x.csv" / LEVEL_COUNTS)
+    assert np.flatnonzero(counts).tolist() == [3, 4, 10]
+    assert counts.sum() == 3
 
 
 def test_ingest__unknown_level_as_missing(tmp_path):
@@ -432,10 +436,7 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
         assemble(SCHEMA, config=SourceConfig(path="x", layout="wide", sample="user"))
     with pytest.raises(StoreError, match="0 spills for 1 names"):
         assemble(SCHEMA, folders=())
-    (out / "rows.arrow").write_bytes((out / "rows.arrow").read_bytes()[:-30])
-    with pytest.raises(StoreError, match="cannot be read"):
-        assemble(SCHEMA)
-    (out / "cuts.npy").unlink()
+    (out / spills.INDEX_FILE).unlink()
     with pytest.raises(StoreError, match="cannot be read"):
         assemble(SCHEMA)
 

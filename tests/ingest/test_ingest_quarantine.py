@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.errors import StoreError
-from pmflib.ingest import QUARANTINE_SCHEMA, combine_accounts, merge_quarantines
+from pmflib.ingest import QUARANTINE_SCHEMA, combine_accounts
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.quarantine import ROW_GROUP, QuarantineWriter, raw_text
 
@@ -43,15 +43,6 @@ def test_quarantine__reason_is_one_of_the_named(tmp_path):
         quarantine.add("a", 1, "tired", None, "")
 
 
-def test_merge_quarantines__keeps_the_order(tmp_path):
-    parts = [fill(tmp_path / "1", 3, "b.csv"), fill(tmp_path / "2", 0), fill(tmp_path / "3", 2)]
-    assert merge_quarantines(parts, tmp_path / "all") == 5
-    merged = pq.read_table(tmp_path / "all")
-    assert merged["file"].to_pylist() == ["b.csv"] * 3 + ["a.csv"] * 2
-    assert merge_quarantines([], tmp_path / "none") == 0
-    assert pq.read_table(tmp_path / "none").schema.equals(QUARANTINE_SCHEMA)
-
-
 @given(
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1),
     st.sampled_from(",\t;"),
@@ -72,12 +63,15 @@ def test_raw_text__numbers_nothing_and_bad_bytes():
 def test_account__refuses_rows_that_vanish():
     account = Account(rows_in=3, rows_encoded=1)
     account.reasons["ragged"] = 1
-    with pytest.raises(StoreError, match="3 entered, 1 were encoded, 1 were put in quarantine"):
+    with pytest.raises(
+        StoreError, match="3 entered, 1 were encoded, 0 left out, 1 put in quarantine"
+    ):
         account.summarise()
     account.reasons["duplicate"] = 1
     assert account.summarise(samples=1) == {
         "rows_in": 3,
         "rows_encoded": 1,
+        "rows_left_out": 0,
         "rows_quarantined": 2,
         "reasons": {"ragged": 1, "duplicate": 1},
         "cells_made_missing": {},
@@ -97,6 +91,7 @@ def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
     assert combine_accounts([spill.summarise()], buckets) == {
         "rows_in": 10,
         "rows_encoded": 6,
+        "rows_left_out": 0,
         "rows_quarantined": 4,
         "reasons": {"ragged": 2, "duplicate": 2},
         "cells_made_missing": {"v": 3},

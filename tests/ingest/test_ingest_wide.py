@@ -20,6 +20,7 @@ from pmflib.ingest import (
     spill_wide,
 )
 from pmflib.schema import Schema, Variable
+from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 WIDE = SourceConfig(path="x", layout="wide")
@@ -102,9 +103,12 @@ def test_encode_wide__round_trip(tmp_path):
     summary, codes, quarantined = encode(tmp_path, content)
     assert codes == {1: [1, 0], 2: [-1, 2], 3: [0, -1]}
     assert quarantined == []
+    assert np.load(tmp_path / "out" / LEVEL_COUNTS).tolist() == [1, 1, 1, 0, 1]
     assert summary == {
+        "name": "x.csv",
         "rows_in": 3,
         "rows_encoded": 3,
+        "rows_left_out": 0,
         "rows_quarantined": 0,
         "reasons": {},
         "cells_made_missing": {},
@@ -128,8 +132,8 @@ def test_encode_wide__same_samples_from_every_format(tmp_path):
         encode(tmp_path / "gz", gzip.compress(text), name="x.csv.gz"),
         encode(tmp_path / "pq", packed, name="x.parquet"),
     ]
-    for summary, codes, _ in results[1:]:
-        assert (summary, codes) == results[0][:2]
+    for name, (summary, codes, _) in zip(("x.csv.gz", "x.parquet"), results[1:], strict=True):
+        assert (summary, codes) == (results[0][0] | {"name": name}, results[0][1])
     want = SCHEMA.encode({"a": a, "b": b}).tolist()
     assert list(results[0][1].values()) == want
 

@@ -1,30 +1,122 @@
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.ingest.spills import LEVELS_FILE, find_levels, write_levels
-from pmflib.schema import Schema, Variable
+from pmflib.ingest import spills
+from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.spills import FIELDS_FILE, INDEX_FILE, KEYS_FILE, ROWS_FILE, Spill, SpillWriter
+
+FIELDS = pa.schema([("sample", pa.binary()), ("row", pa.int64())])
 
 
-def schema_of(**levels):
-    return Schema(tuple(Variable(name, tuple(labels)) for name, labels in levels.items()))
+def write(folder, names, n_buckets=4, batch_rows=50):
+    """Spill numbered rows of named samples; return each row's key."""
+    folder.mkdir()
+    keys = []
+    with SpillWriter(folder, FIELDS, n_buckets) as spill:
+        spill.metadata["layout"] = "test"
+        for start in range(0, len(names), batch_rows):
+            part = names[start : start + batch_rows]
+            identifiers = read_identifiers(pa.array(part))
+            numbers = pa.array(np.arange(start, start + len(part)))
+            batch = pa.RecordBatch.from_arrays([identifiers.texts, numbers], schema=FIELDS)
+            spill.append(identifiers.hashes, batch)
+            keys.append(make_keys(identifiers.hashes, n_buckets))
+    return np.concatenate(keys)
 
 
-WHOLE = schema_of(u="ab", v="cab", w="b")
+@pytest.fixture
+def names():
+    return [f"s{n}" for n in np.random.default_rng(0).integers(0, 60, 500)]
 
 
-def test_find_levels__of_a_part_in_another_order(tmp_path):
-    write_levels(tmp_path, schema_of(w="b", v="ab"))
-    assert find_levels(tmp_path, WHOLE).tolist() == [5, 3, 4, -1]
+@pytest.fixture(params=[1 << 20, 2000])
+def small(monkeypatch, request):
+    monkeypatch.setattr(spills, "SPILL_BYTES", request.param)
+    monkeypatch.setattr(spills, "PAGE_ROWS", 16)
 
 
-def test_find_levels__no_names(tmp_path):
-    assert find_levels(tmp_path, WHOLE) is None
+@pytest.mark.usefixtures("small")
+def test_spill__buckets_hold_every_row_once_and_samples_in_order(tmp_path, names):
+    keys = write(tmp_path / "spill", names)
+    spill = Spill(tmp_path / "spill", {"layout": "test"})
+    seen = []
+    for bucket in range(4):
+        rows = spill.read_bucket(bucket)["row"].to_numpy()
+        assert set(find_buckets(keys[rows]).tolist()) <= {bucket}
+        for key in np.unique(keys[rows]):
+            mine = rows[keys[rows] == key]
+            assert mine.tolist() == sorted(mine)
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(500))
+    assert spill.read_keys().tolist() == sorted(set(keys.tolist()))
 
 
-def test_find_levels__strange_and_damaged_names(tmp_path):
-    write_levels(tmp_path, schema_of(v="ax"))
-    with pytest.raises(StoreError, match=r'encoded with \["v", "x"\], which the schema lacks'):
-        find_levels(tmp_path, WHOLE)
-    (tmp_path / LEVELS_FILE).write_text("[1")
-    with pytest.raises(StoreError, match=r"cannot be read .* spill its file again"):
-        find_levels(tmp_path, WHOLE)
+@pytest.mark.usefixtures("small")
+def test_spill__rows_of_some_samples(tmp_path, names, monkeypatch):
+    keys = write(tmp_path / "spill", names)
+    wanted = np.unique(keys)[[3, 17]]
+    spill, read = Spill(tmp_path / "spill", {}), []
+    plain = Spill._read_page
+    monkeypatch.setattr(Spill, "_read_page", lambda *of: read.append(1) or plain(*of))
+    rows = spill.read_samples(wanted)["row"].to_numpy()
+    assert sorted(rows) == np.flatnonzero(np.isin(keys, wanted)).tolist()
+    assert 0 < len(read) < len(spill._pages) / 2
+    read.clear()
+    assert spill.read_samples(wanted[:0]).num_rows == 0
+    assert read == []
+
+
+def test_spill__of_no_rows(tmp_path):
+    (tmp_path / "spill").mkdir()
+    with SpillWriter(tmp_path / "spill", FIELDS, 2):
+        pass
+    spill = Spill(tmp_path / "spill", {})
+    assert spill.read_bucket(1).num_rows == spill.read_keys().size == 0
+
+
+def test_spill__one_that_was_not_closed_is_refused(tmp_path):
+    tmp_path.joinpath("spill").mkdir()
+    with pytest.raises(KeyError), SpillWriter(tmp_path / "spill", FIELDS, 2):
+        raise KeyError
+    with pytest.raises(StoreError, match="its file is spilled again"):
+        Spill(tmp_path / "spill", {})
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", [ROWS_FILE, KEYS_FILE])
+def test_spill__one_flipped_bit_is_noticed(tmp_path, names, name):
+    write(tmp_path / "spill", names)
+    file = tmp_path / "spill" / name
+    content = file.read_bytes()
+    rng = np.random.default_rng(1)
+    for place in [0, len(content) - 1, *rng.integers(0, len(content), 40).tolist()]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        file.write_bytes(bytes(damaged))
+        spill = Spill(tmp_path / "spill", {})
+        with pytest.raises(StoreError, match="its file is spilled again"):
+            [spill.read_keys(), *map(spill.read_bucket, range(4))]
+    file.write_bytes(content[:-1])
+    spill = Spill(tmp_path / "spill", {})
+    with pytest.raises(StoreError, match="its file is spilled again"):
+        [spill.read_keys(), *map(spill.read_bucket, range(4))]
+
+
+@pytest.mark.parametrize("name", [FIELDS_FILE, INDEX_FILE])
+def test_spill__strange_index_is_refused(tmp_path, names, name):
+    write(tmp_path / "spill", names)
+    file = tmp_path / "spill" / name
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(StoreError, match="its file is spilled again"):
+        Spill(tmp_path / "spill", {})
+
+
+def test_spill__of_another_schema_or_bucket(tmp_path, names):
+    write(tmp_path / "spill", names)
+    with pytest.raises(StoreError, match=r"has \{'schema': None\}, expected"):
+        Spill(tmp_path / "spill", {"schema": "abc"})
+    with pytest.raises(StoreError, match=r"bucket 4 is outside \[0, 4\)"):
+        Spill(tmp_path / "spill", {}).read_bucket(4)

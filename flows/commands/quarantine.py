@@ -1,0 +1,35 @@
+"""Command that writes rejected rows to a file: quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.console import AsJson, ConfigPath, out, print_json
+from pmflib.config import load_config
+from pmflib.errors import StoreError
+
+
+def quarantine(
+    config: ConfigPath,
+    output: Annotated[Path, typer.Option(help="The file.")] = Path("quarantine.parquet"),
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows that did not fit to a Parquet file: file, row, reason, column, raw text."""
+    from pmflib.ingest.rejected_rows import export_quarantine
+    from pmflib.store.run_records import find_last_run, name_labelling
+    from tasks.stage import open_store
+
+    checked = load_config(config)
+    store = open_store(checked)
+    runs = [find_last_run(store, name) for name in (checked.name, name_labelling(checked.name))]
+    datasets = [run.stages["dataset"] for run in runs if run is not None]
+    if not datasets:
+        raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
+    n_rows = export_quarantine(store, datasets[0], output)
+    if as_json:
+        print_json({"rows": n_rows, "path": str(output)})
+    else:
+        out.print(f"Wrote {n_rows:,} rows to {output}")

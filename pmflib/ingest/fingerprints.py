@@ -1,0 +1,76 @@
+"""Fingerprints of raw files: what is remembered with a digest, so that unchanged bytes are not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.ingest.sources import Source, describe_file, digest_source
+from pmflib.store.artefacts import replace_file
+
+FINGERPRINTS = "fingerprints"
+"""Folder of a store: a JSON file for each place that a raw file was read from, named by the digest of its URL."""
+MARGIN = 2.0
+"""Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
+systems keep times in steps of up to two seconds, and within one a change would not be seen."""
+LOCAL_MARKS = ("size", "mtime", "created", "ino")
+"""What tells whether a local file has changed: size, times of the last change of content and of state, inode."""
+REMOTE_MARKS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "Content-MD5")
+"""What tells whether a remote file has changed, besides its size; a file with none of them is always hashed."""
+
+
+def find_digest(source: Source, root: str, rehash: bool = False) -> str:
+    """SHA-256 of a raw file's bytes; they are read only if the file may have changed since they were last hashed.
+
+    Parameters
+    ----------
+    source
+        The file.
+    root
+        Folder of the store that remembers digests.
+    rehash
+        Whether to read the bytes in any case.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be opened.
+    """
+    place = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
+    memory = Path(root) / FINGERPRINTS / f"{place}.json"
+    marks = _take_marks(describe_file(source))
+    if marks and not rehash and (known := _recall(memory, marks)):
+        return known
+    started = time.time()
+    digest = digest_source(source)
+    # a change while the bytes were read, or just before, would not show in the marks
+    quiet = "mtime" not in marks or marks["mtime"] < started - MARGIN
+    if marks and quiet and _take_marks(describe_file(source)) == marks:
+        memory.parent.mkdir(exist_ok=True)
+        replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
+    return digest
+
+
+def _take_marks(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells whether a file has changed; nothing where its file system does not say."""
+    if all(isinstance(facts.get(name), int | float) for name in LOCAL_MARKS):
+        return {name: facts[name] for name in LOCAL_MARKS}
+    found = {name: str(facts[name]) for name in REMOTE_MARKS if facts.get(name)}
+    return found and {"size": facts.get("size"), **found}
+
+
+def _recall(memory: Path, marks: Mapping[str, Any]) -> str | None:
+    """Digest that was remembered with the same marks; None if there is none, or it cannot be read."""
+    try:
+        content = json.loads(memory.read_text("utf-8"))
+        known = content["digest"]
+        same = (
+            content["marks"] == marks and len(bytes.fromhex(known)) == hashlib.sha256().digest_size
+        )
+        return str(known) if same else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

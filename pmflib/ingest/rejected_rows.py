@@ -1,0 +1,94 @@
+"""Rejected rows of a dataset: each step keeps its own, and a reader joins them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.errors import StoreError
+from pmflib.hashing import HashArray
+from pmflib.ingest.identifiers import read_sample_hashes
+from pmflib.ingest.quarantine import (
+    QUARANTINE,
+    QUARANTINE_HASHES,
+    QUARANTINE_SCHEMA,
+    ROW_GROUP,
+)
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_file_steps, list_layers
+from pmflib.store.file_digests import check_file, read_checked
+
+
+def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
+    """Write all rejected rows of a dataset into one Parquet file: file by file, then duplicates.
+
+    Parameters
+    ----------
+    store, dataset
+        The dataset.
+    out
+        The file; one that exists is replaced.
+
+    Returns
+    -------
+    Number of rows.
+
+    Raises
+    ------
+    StoreError
+        If a part of the dataset is not in the store, or damaged.
+    """
+    n_rows = 0
+    with pq.ParquetWriter(out, QUARANTINE_SCHEMA, compression="zstd") as writer:
+        for batch in read_quarantine(store, dataset):
+            writer.write_batch(batch)
+            n_rows += batch.num_rows
+    return n_rows
+
+
+def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch]:
+    """Rejected rows of a dataset, in batches of ``QUARANTINE_SCHEMA``: see `export_quarantine`."""
+    steps = list_file_steps(store, dataset)
+    for step in steps:
+        yield from read_part(store.locate(step.step) / QUARANTINE, None)
+    # partitions of files were listed with their files
+    done = {step.step.identity for step in steps}
+    for layer in list_layers(store, dataset):
+        if layer.partition.identity not in done:
+            folder = store.locate(layer.partition)
+            gone = read_sample_hashes(Path(layer.path))[layer.superseded]
+            yield from read_part(folder / QUARANTINE, gone)
+
+
+def read_part(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
+    """Read the quarantine of one step, but rows of samples that are superseded, whose hashes are given.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
+    start = 0
+    try:
+        kept = None
+        if superseded is not None and superseded.size:
+            hashes = np.load(
+                io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
+            )
+            kept = ~np.isin(hashes, superseded)
+        check_file(path)
+        for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
+            stop = start + batch.num_rows
+            yield batch if kept is None else batch.filter(pa.array(kept[start:stop]))
+            start = stop
+    except StoreError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(
+            f"quarantine of {path.parent.name!r} cannot be read ({error}); run the pipeline again"
+        ) from error

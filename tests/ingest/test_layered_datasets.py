@@ -1,0 +1,171 @@
+"""A dataset built upon an earlier one holds what one built afresh holds."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.config import make_config
+from pmflib.ingest import build_dataset, export_quarantine, layering
+from pmflib.schema import Schema, Variable
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_layers
+from pmflib.store.sample_blocks import read_block, read_origins
+
+SCHEMA = Schema(tuple(Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
+LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
+LAYOUTS = {
+    "long": {key: value for key, value in LONG.items() if key != "time"},
+    "timed": LONG,
+    "wide": {"layout": "wide", "sample": "who"},
+    "nameless": {"layout": "wide"},
+}
+HEADERS = {"long": "who,what,said", "timed": "who,what,said,ts", "wide": "who,a,b,c"}
+HEADERS["nameless"] = "a,b,c"
+
+
+def configure(folder, layout, **policy):
+    return make_config(
+        {
+            "source": {"path": "data", **LAYOUTS[layout]},
+            "schema": policy,
+            "store": {"folds": 2, "buckets": 0 if layout == "nameless" else 4},
+            "model": {"rank": 2},
+            "evaluate": {"test_folds": 0},
+        },
+        base=folder,
+    )
+
+
+def draw_file(rng, layout, n_rows):
+    """Text of a file: few samples, so that they meet in several files; some rows do not fit."""
+    lines = [HEADERS[layout]]
+    for _ in range(n_rows):
+        who, said = f"s{rng.integers(25)}", str(rng.choice(list("123 9")))
+        answers = ",".join(rng.choice(list("123 "), 3)).replace(" ", "")
+        lines.append(
+            {
+                "long": f"{who},{rng.choice(list('abcd'))},{said.strip()}",
+                "timed": f"{who},{rng.choice(list('abc'))},{said.strip()},{rng.integers(6)}",
+                "wide": f"{who if rng.random() > 0.1 else ''},{answers}",
+                "nameless": answers + (",1" if rng.random() < 0.1 else ""),
+            }[layout]
+        )
+    return "\n".join(lines) + "\n"
+
+
+def describe(store, dataset):
+    """What a dataset holds: codes and fold by identifier (or how often), and rejected rows."""
+    samples = []
+    for layer in list_layers(store, dataset.reference):
+        names = read_origins(Path(layer.path))[1]
+        for block in layer.blocks:
+            codes = read_block(block).to_codes(SCHEMA.offsets)
+            assert block.n_observed == np.count_nonzero(codes >= 0)
+            assert len(codes) == block.n_rows > 0
+            for row, each in zip(block.rows.tolist(), codes.tolist(), strict=True):
+                samples.append((names[row], tuple(each), block.fold))
+    out = store.root / "rejected.parquet"
+    n_rows = export_quarantine(store, dataset.reference, out)
+    rejected = [tuple(row.values()) for row in pq.read_table(out).to_pylist()]
+    account = {key: value for key, value in dataset.summary.items() if key != "blocks"}
+    assert n_rows == account["rows_quarantined"]
+    assert len(samples) == account["samples"]
+    return Counter(samples), Counter(rejected), account
+
+
+def change_files(folder, rng, layout, step):
+    """Add, change or remove some files; at least one is left."""
+    files = sorted(folder.iterdir())
+    for _ in range(rng.integers(0, 3)):
+        match rng.integers(4):
+            case 0 if len(files) > 1:
+                files.pop(rng.integers(len(files))).unlink()
+            case 1 if files:
+                files[rng.integers(len(files))].write_text(draw_file(rng, layout, 12))
+            case 2 if files:
+                chosen = files.pop(rng.integers(len(files)))
+                files.append(chosen.rename(folder / f"{rng.integers(10)}-{step}-{chosen.name}"))
+            case _:
+                files.append(folder / f"{rng.integers(10)}-{step}.csv")
+                files[-1].write_text(draw_file(rng, layout, 12))
+    if not files:
+        (folder / "first.csv").write_text(draw_file(rng, layout, 30))
+
+
+def check_steps(folder, seed, layout, n_steps):
+    """Change the files a few times; after each change compare the dataset with a fresh one."""
+    rng = np.random.default_rng(seed)
+    (folder / "data").mkdir()
+    keep = ("last", "first")[seed % 2]
+    config, store = configure(folder, layout, on_duplicate=keep), Store(folder / "store")
+    base = None
+    for step in range(n_steps):
+        change_files(folder / "data", rng, layout, step)
+        dataset = build_dataset(None, store, config, SCHEMA, base=base)
+        fresh_store = Store(folder / f"fresh-{step}")
+        fresh = build_dataset(None, fresh_store, config, SCHEMA)
+        assert describe(store, dataset) == describe(fresh_store, fresh)
+        base = dataset.reference
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_build_upon__equals_a_fresh_dataset(tmp_path, layout):
+    check_steps(tmp_path, 5, layout, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_build_upon__equals_a_fresh_dataset_after_many_changes(tmp_path, monkeypatch, layout, seed):
+    monkeypatch.setattr(layering, "MOST_LAYERS", (1, 2, 32)[seed % 3])
+    monkeypatch.setattr(layering, "PART_ROWS", (5, 1 << 20)[seed // 2 % 2])
+    check_steps(tmp_path, seed, layout, 6)
+
+
+def test_build_upon__costs_what_has_changed(tmp_path, monkeypatch):
+    config, store = configure(tmp_path, "long"), Store(tmp_path / "store")
+    (tmp_path / "data").mkdir()
+    for n in range(3):
+        rows = "".join(f"s{n}-{k},a,1\n" for k in range(40))
+        (tmp_path / "data" / f"{n}.csv").write_text(f"who,what,said\n{rows}")
+    first = build_dataset(None, store, config, SCHEMA)
+    assert build_dataset(None, store, config, SCHEMA, base=first.reference) == first
+    (tmp_path / "data" / "3.csv").write_text("who,what,said\ns0-0,b,2\nnew,a,3\n")
+    second = build_dataset(None, store, config, SCHEMA, base=first.reference)
+    before = list_layers(store, first.reference)
+    after = list_layers(store, second.reference)
+    assert [layer.partition for layer in after[:-1]] == [layer.partition for layer in before]
+    assert after[-1].n_rows == 2
+    assert sum(layer.superseded.size for layer in after) == 1
+    assert second.inputs["base"] == first.reference
+
+
+def test_build_upon__worn_partitions_are_written_again(tmp_path):
+    config, store = configure(tmp_path, "long"), Store(tmp_path / "store")
+    (tmp_path / "data").mkdir()
+    base = None
+    for day in range(12):
+        # the same samples every day, and some of their own
+        rows = "".join(f"s{k},{'abc'[day % 3]},{day % 3 + 1}\n" for k in range(day, day + 20))
+        (tmp_path / "data" / f"{day:02}.csv").write_text(f"who,what,said\n{rows}")
+        base = build_dataset(None, store, config, SCHEMA, base=base).reference
+        layers = list_layers(store, base)
+        live = sum(layer.n_rows for layer in layers)
+        assert live == 20 + day
+        assert sum(layer.superseded.size for layer in layers) <= live
+
+
+def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
+    config, store = configure(tmp_path, "long"), Store(tmp_path / "store")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("who,what,said\ns,a,1\n")
+    base = build_dataset(None, store, config, SCHEMA).reference
+    (tmp_path / "data" / "b.csv").write_text("who,what,said\ns,b,1\n")
+    other = configure(tmp_path, "long", on_duplicate="first")
+    for changed, schema in ((other, SCHEMA), (config, Schema(SCHEMA.variables[:2]))):
+        entry = build_dataset(None, store, changed, schema, base=base)
+        assert "base" not in entry.inputs
+        assert entry.summary["samples"] == 1
