@@ -60,6 +60,13 @@ def ran(home, api):
     return config, etl(str(config)), since
 
 
+def test_store__of_a_run_is_its_owners_alone(ran, home):
+    for folder in (home / "store", home / "prefect"):
+        for path in (folder, *folder.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert list((home / "store" / "leases").iterdir()) == []
+
+
 def test_etl__learns_the_votes(ran):
     _, facts, _ = ran
     assert facts["reason"] == "first model of this pipeline"
