@@ -16,7 +16,7 @@ from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
-from flows.commands.quarantine import quarantine
+from flows.commands.rejects import quarantine
 from flows.commands.run import demo, run, status
 from flows.console import err
 from pmflib.errors import (

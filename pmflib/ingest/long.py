@@ -139,8 +139,9 @@ class _LongEncoder:
             made_missing = known[unknown & verdicts.fits]
             self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
-        answered = levels[kept][levels[kept] >= 0]
-        self.level_counts += np.bincount(answered, minlength=self.level_counts.size)
+        # rows without an answer are counted first, and dropped
+        counts = np.bincount(levels[kept] + 1, minlength=self.level_counts.size + 1)
+        self.level_counts += counts[1:]
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]
         rows = pa.RecordBatch.from_arrays(arrays, names=["sample", *columns])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from pmflib.arrays import BoolArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
-from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.buckets import list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
 
 SPILL_BYTES = 32 << 20
@@ -95,29 +96,33 @@ class SpillWriter:
             return
         keys = np.concatenate(self._keys)
         # a key and a place in one integer: sorting integers is faster than sorting places by key
-        both = (keys << np.uint64(_PLACE_BITS)) | np.arange(keys.size, dtype=np.uint64)
-        both.sort()
-        keys = both >> np.uint64(_PLACE_BITS)
-        order = (both & np.uint64((1 << _PLACE_BITS) - 1)).astype(np.int64)
+        keys <<= np.uint64(_PLACE_BITS)
+        keys |= np.arange(keys.size, dtype=np.uint64)
+        keys.sort()
+        order = (keys & np.uint64((1 << _PLACE_BITS) - 1)).view(np.int64)
         rows = pa.concat_batches(self._waiting).take(pa.array(order))
         self._waiting.clear()
         self._keys.clear()
         self._n_bytes = self._n_rows = 0
-        buckets = find_buckets(keys).astype(np.int64)
-        edges = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
-        new = np.diff(keys, prepend=~keys[:1]) != 0
-        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        keys >>= np.uint64(_PLACE_BITS)
+        new = np.ones(keys.size, np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        firsts = np.array(
+            [list_keys(bucket)[0] for bucket in range(self._n_buckets + 1)], np.uint64
+        )
+        edges = np.searchsorted(keys, firsts).tolist()
+        for bucket, (first, last) in enumerate(pairwise(edges)):
             for start in range(first, last, PAGE_ROWS):
                 part = slice(start, min(start + PAGE_ROWS, last))
                 new[start] = True
                 page = rows.slice(part.start, part.stop - part.start)
-                self._write(int(buckets[first]), page, keys[part][new[part]])
+                self._write(bucket, page, keys[part][new[part]])
 
     def _write(self, bucket: int, rows: pa.RecordBatch, keys: HashArray) -> None:
         assert self._rows_file is not None
         assert self._keys_file is not None
-        content, names = rows.serialize(), keys.astype("<u8").tobytes()
-        start, first = self._rows_file.tell(), self._keys_file.tell() // 8
+        content, names = rows.serialize(), keys.astype("<u8", copy=False).tobytes()
+        start, first = (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0)
         self._rows_file.write(content)
         self._keys_file.write(names)
         stop, checksum = start + content.size, zlib.crc32(content)
