@@ -2,23 +2,29 @@
 
 Exit codes: 0 done; 1 a defect of ours, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit:
 source or schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 6 held back by a guard
-of quality; 130 interrupted.
+of quality; 130 interrupted; 141 whoever read the output closed it; 143 terminated.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn, TextIO
 
 import typer
 
 from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
+from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
+from flows.commands.models import models, promote, rollback
 from flows.commands.rejects import quarantine
 from flows.commands.run import demo, run, status
-from flows.console import err
+from flows.console import OutputClosedError, err
 from pmflib.errors import (
     ConfigError,
     MemoryPlanError,
@@ -29,18 +35,38 @@ from pmflib.errors import (
     SourceError,
     StoreError,
 )
+from pmflib.ingest.source_urls import mask_secrets
 
 app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs.",
     epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
     "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
-    "6 held back by quality, 130 interrupted.",
-    no_args_is_help=True,
+    "6 held back by quality, 130 interrupted, 141 output closed, 143 terminated.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (run, demo, infer, status, score, query, log, verify, quarantine, crowd):
+for verb in (
+    run,
+    demo,
+    infer,
+    status,
+    score,
+    query,
+    models,
+    promote,
+    rollback,
+    history,
+    diff,
+    log,
+    verify,
+    gc,
+    quarantine,
+    crowd,
+):
     app.command()(verb)
+
+# typer does not export the base of all errors of usage
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: 2,
@@ -56,34 +82,76 @@ EXIT_CODES: dict[type[PmfError], int] = {
 
 def main() -> None:
     """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
-    debug = "--debug" in sys.argv
+    words = sys.argv[1:] or ["--help"]
+    debug = "--debug" in words
     if debug:
-        sys.argv.remove("--debug")
+        words.remove("--debug")
     else:
         # an error is printed once, below; Prefect stores its own log with the run
         os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    terminations: list[int] = []
+
+    def terminate(number: int, _: object) -> None:
+        terminations.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
+    # as it stands it would be raw
+    warnings.showwarning = _warn
     try:
-        app()
-    except SystemExit as ending:
-        # the exit code of typer after Ctrl-C, which prints nothing
-        if ending.code == 130:
-            err.print(
-                "interrupted: the store is valid; the same command goes on from here",
-                soft_wrap=True,
-            )
-        raise
+        # what typer itself prints of wrong usage would be raw
+        ending = app(words, standalone_mode=False)
+        sys.stdout.flush()
+    except USAGE_ERROR as error:
+        message = error.format_message()  # type: ignore[attr-defined]
+        _refuse([f"error: {message} --help shows what there is"], 2)
+    except OutputClosedError:
+        # nor may Python fail when it flushes what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(141)
     except Exception as error:
         if debug:
             raise
-        known = isinstance(error, PmfError)
-        err.print(
-            f"error: {error}" if known else f"defect: {type(error).__name__}: {error}",
-            style="red",
-            markup=False,
-        )
-        if not known:
-            err.print("run again with --debug for a traceback")
-        sys.exit(EXIT_CODES.get(type(error), 2) if isinstance(error, PmfError) else 1)
+        _refuse(*_explain(error))
+    # the exit code of typer after an interruption
+    if ending == 130:
+        word, code = ("terminated", 143) if terminations else ("interrupted", 130)
+        _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
+    sys.exit(ending if isinstance(ending, int) else 0)
+
+
+def _explain(error: Exception) -> tuple[list[str], int]:
+    """Lines and exit code for what stopped a command."""
+    if isinstance(error, ConfigError):
+        # a line for each option that is wrong
+        return f"error: {error}".split("\n"), EXIT_CODES[ConfigError]
+    if isinstance(error, PmfError):
+        code = next((EXIT_CODES[each] for each in type(error).__mro__ if each in EXIT_CODES), 2)
+        return [f"error: {error}"], code
+    if isinstance(error, MemoryError):
+        return ["error: the memory is exhausted; give more, or set cluster.memory_limit"], 5
+    if isinstance(error, OSError) and error.errno is not None:
+        said = f"error: the system refused what is needed ({error}); see to it, then run again"
+        return [said], 4
+    defect = f"defect: {type(error).__name__}: {error}"
+    return [defect, "run again with --debug for a traceback"], 1
+
+
+def _refuse(lines: Sequence[str], code: int) -> NoReturn:
+    for line in lines:
+        err.print(mask_secrets(line), style="red")
+    sys.exit(code)
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    err.print(f"warning: {mask_secrets(str(message))}", style="yellow")
 
 
 if __name__ == "__main__":

@@ -3,20 +3,84 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
 from flows.server.embedded import prefect_api
 from pmflib.config import PipelineConfig
 
-# texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Categories of Unicode that a terminal acts on, shows as nothing, or cannot show: control and format characters, which
+have escape sequences and marks of writing direction among them, halves of surrogate pairs, line separators."""
+
+
+def show_text(text: str) -> str:
+    r"""Text of data as it may reach a terminal: what is invisible or acted on is escaped with a backslash.
+
+    Examples
+    --------
+    >>> print(show_text("red\x1b[31m, \u202eright to left, first\nsecond, [bold], :smile:"))
+    red\x1b[31m, \u202eright to left, first\nsecond, [bold], :smile:
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_show_character, text))
+
+
+def _show_character(character: str) -> str:
+    if unicodedata.category(character) in INVISIBLE:
+        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return character
+
+
+class OutputClosedError(Exception):
+    """Whoever read standard output has closed it."""
+
+
+class SafeConsole(Console):
+    """A console on which no text acts: neither as an escape sequence, nor as markup of Rich, nor as an emoji.
+
+    Texts and cells of tables are escaped by `show_text`, so that a string is one line. What else is rendered is
+    escaped once more before it is written, but for line ends.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
+        super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of a string, escaped."""
+        return super().render_str(show_text(text), **(options | {"markup": False, "emoji": False}))
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments of anything, escaped where they are not controls of Rich's own."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                text = "\n".join(map(show_text, segment.text.split("\n")))
+                yield Segment(text, segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence where nobody reads the progress any more; end where nobody reads the results."""
+        if not self.stderr:
+            raise OutputClosedError
+        self.quiet = True
+
+
+out = SafeConsole()
+err = SafeConsole(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]
@@ -29,13 +93,22 @@ def orchestrated(config: PipelineConfig, as_json: bool) -> Iterator[None]:
     api = prefect_api(Path(config.resolve(config.store.path)) / ".prefect")
     from flows.progress_bars import show_progress
 
-    with api, show_progress(Console(stderr=True, quiet=as_json)):
+    with api, show_progress(SafeConsole(stderr=True, quiet=as_json)):
         yield
 
 
 def print_json(value: Any) -> None:
-    """Print JSON on standard output."""
-    print(json.dumps(value, ensure_ascii=False, indent=1))
+    """Print JSON on standard output: exact, and with escapes for what its encoding cannot hold."""
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=1)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise OutputClosedError from None
 
 
 def show_facts(facts: dict[str, Any], as_json: bool) -> None:
@@ -47,8 +120,10 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
         return
     for table in make_facts_tables(facts):
         out.print(table)
-    out.print(f"\nLive model: {facts['reason']}")
-    out.print(f"  {facts['live']}", markup=False, highlight=False)
+    out.print()
+    out.print(f"Run {facts['run']}: {facts['reason']}")
+    out.print(f"Live model {facts['live_model'][:12]}:")
+    out.print(f"  {facts['live']}")
     show_quarantine(facts)
 
 

@@ -9,7 +9,7 @@ from prefect import flow
 from flows.etl import name_run
 from flows.recording import record_run
 from pmflib.config import load_config
-from pmflib.running.clients import start_workers
+from pmflib.running.clients import share_workers
 from tasks.census import census
 from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
@@ -34,7 +34,7 @@ def crowd_flow(config: str) -> dict[str, Any]:
     Facts for people: where labels and workers are, what was found, rows read and set aside.
     """
     checked = load_config(config)
-    with record_run(checked, "labels") as run, start_workers(checked.cluster) as address:
+    with record_run(checked, "labels") as run, share_workers(checked.cluster) as address:
         stages = run.stages
         censuses = census(checked, address)
         stages["dataset"] = ingest(checked, address, censuses)

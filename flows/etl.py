@@ -5,24 +5,27 @@ A stage whose result is in the manifest returns at once, so a flow continues whe
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.guarding import guard
 from flows.recording import record_run
 from pmflib.config import PipelineConfig, load_config
-from pmflib.running.clients import start_workers
+from pmflib.fitting.refit import plan_refit
+from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import find_last_run
+from pmflib.store.run_records import find_last_run, list_records
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
-from tasks.ingest import ingest, list_inputs
+from tasks.ingest import ingest
 from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
-from tasks.stage import open_store
+from tasks.stage import load_schema, open_store
 
 
 def name_run() -> str:
@@ -35,7 +38,7 @@ def name_run() -> str:
 def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         return ingest(checked, address)
 
 
@@ -43,7 +46,7 @@ def ingest_flow(config: str) -> Reference:
 def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         return count(checked, ingest(checked, address), address)
 
 
@@ -51,20 +54,23 @@ def marginals_flow(config: str) -> Reference:
 def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
-    with start_workers(checked.cluster) as address:
+    with share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
-        run_to_model(checked, address, stages)
+        run_to_counts(checked, address, stages)
+        run_to_model(checked, address, stages, {})
         return stages["model"]
 
 
 @flow(name="etl", flow_run_name=name_run)
-def etl(config: str, rehash: bool = False) -> dict[str, Any]:
-    """Ingest, count, fit, refine, evaluate, publish.
+def etl(config: str, accept_quality: bool = False, rehash: bool = False) -> dict[str, Any]:
+    """Ingest, count, guard, fit, refine, evaluate, publish.
 
     Parameters
     ----------
     config
         Path of a pipeline configuration file.
+    accept_quality
+        Whether what guards of quality would stop is accepted, this once.
     rehash
         Whether to read the bytes of all sources, also of those that seem not to have changed.
 
@@ -73,18 +79,22 @@ def etl(config: str, rehash: bool = False) -> dict[str, Any]:
     Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
     """
     checked = load_config(config)
-    with record_run(checked) as run, start_workers(checked.cluster) as address:
+    with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
-        run_to_model(checked, address, stages, rehash=rehash)
-        run.inputs = list_inputs(checked, stages["dataset"])
+        run_to_counts(checked, address, stages, rehash=rehash)
+        guard(checked, run, accepted=accept_quality)
+        run_to_model(checked, address, stages, run.facts)
         stages["scores"] = evaluate(
             checked, stages["dataset"], stages["counts"], stages["model"], address
         )
-        decision = publish(checked, stages, run.live, address)
-        run.outcome, run.reason, run.live = decision.outcome, decision.reason, decision.live
+        decision = publish(checked, stages, address)
+        run.outcome, run.reason = decision.outcome, decision.reason
+        run.live, run.before = decision.live, decision.before
         run.facts |= decision.facts
-    paths = locate_for_people(open_store(checked), decision)
-    return {"outcome": run.outcome, "reason": run.reason, **run.facts, **paths}
+    assert run.live is not None
+    paths = locate_for_people(open_store(checked), run.live)
+    found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
+    return {**found, **run.facts, **paths}
 
 
 def find_base(config: PipelineConfig) -> dict[str, Reference]:
@@ -93,15 +103,39 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
-def run_to_model(
+def run_to_counts(
     config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
 ) -> None:
-    """Run the stages up to the refined model; each reference is added as its stage is reached."""
+    """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
     base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
-    counts = stages["counts"] = count(config, dataset, address)
-    if config.model.rank == "auto":
-        stages["rank"] = select(config, dataset, counts, address)
-        config = settle(config, stages["rank"])
-    start = stages["start"] = fit(config, counts, stages.get("rank"))
+    stages["counts"] = count(config, dataset, address)
+
+
+def run_to_model(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], facts: dict[str, Any]
+) -> None:
+    """Run the stages from the counts to the refined model; facts are added as they are known.
+
+    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model.
+    """
+    dataset, counts = stages["dataset"], stages["counts"]
+    store = open_store(config)
+    refit = plan_refit(
+        store,
+        config,
+        load_schema(config),
+        list_records(store, config.name),
+        {"dataset": dataset, "counts": counts},
+        facts.get("quality", ()),
+        datetime.now(UTC),
+    )
+    facts["refit"] = refit.to_json()
+    start = refit.start
+    if start is None:
+        if config.model.rank == "auto":
+            stages["rank"] = select(config, dataset, counts, address)
+            config = settle(config, stages["rank"])
+        start = fit(config, counts, stages.get("rank"))
+    stages["start"] = start
     stages["model"] = refine(config, dataset, counts, start, address)

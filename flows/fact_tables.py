@@ -9,8 +9,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from flows.console import show_text
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import tabulate
+
+DIGITS = 12
+"""Digits of a digest that name a model to people; `pmf log` takes them."""
 
 VARIABLES_SHOWN = 8
 """Variables with unknown levels that are listed, at most."""
@@ -31,12 +35,13 @@ def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     table = Table()
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(show_text(column)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in rows:
-        # texts of the data: a "[" in them is no markup
-        table.add_row(*(Text(format_value(value)) for value in row))
+        table.add_row(*(Text(show_text(format_value(value))) for value in row))
     # a title of the table itself would be cut to the table's width
-    return Group("", Text(title, style="bold"), table)
+    return Group("", Text(show_text(title), style="bold"), table)
 
 
 def format_value(value: Any) -> str:
@@ -52,8 +57,8 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
-def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
-    """Tables of a run's facts: rows, model, scores against the baseline."""
+def make_facts_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
+    """Tables of a run's facts: rows, findings, new model, scores of it, of the live model and of the baseline."""
     rows, model, scores = facts["rows"], facts["model"], facts["scores"]
     counted = [(label, rows[key]) for key, label in ROWS.items() if key in rows]
     counted += [(f"  {reason}", n) for reason, n in rows.get("reasons", {}).items()]
@@ -62,24 +67,66 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group]:
     if made_missing := rows.get("cells_made_missing"):
         most = dict(list(made_missing.items())[:VARIABLES_SHOWN])
         counted.append(("unknown levels taken as missing", most))
-    tables = [make_table("Rows", ("what", "how many"), counted)]
+    tables: list[Group | Text] = [make_table("Rows", ("what", "how many"), counted)]
+    if "quality" in facts:
+        tables += make_quality_tables(facts["quality"])
     known = ("method", "rank", "passes", "best_pass", "converged")
     described = [(k, model[k]) for k in known]
+    if "refit" in facts:
+        described.append(("fit", facts["refit"]["reason"]))
     if "rank" in facts:
         described += [("why this rank", reason) for reason in facts["rank"]["reasons"]]
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
-    tables.append(make_table("Model", ("what", "value"), described))
+    gate = facts.get("gate", {})
+    tables.append(make_table(_name("New model", gate.get("new")), ("what", "value"), described))
     for chosen in (facts.get("rank", {}), model):
         for content in chosen.get("comparisons", ()):
             table = tabulate(Comparison.from_json(content))
             tables.append(make_table(table.title, table.columns, table.rows))
     if scores.get("hidden_cells"):
-        measures = [k for k in scores if f"baseline_{k}" in scores]
-        compared = [(k, scores[k], scores[f"baseline_{k}"]) for k in measures]
-        title = f"Hidden answers of held-out samples ({scores['hidden_cells']:,.0f})"
-        tables.append(make_table(title, ("measure", "model", "single variables"), compared))
+        tables.append(_make_scores_table(facts))
     return tables
+
+
+def _make_scores_table(facts: Mapping[str, Any]) -> Group:
+    """Scores of the new model, of the live model that it was compared with, and of single variables, on the same cells.
+
+    Every column of a model has its name, for which of the two is live is another matter.
+    """
+    scores, gate = facts["scores"], facts.get("gate", {})
+    ending = {"promoted": ", promoted", "kept": ", rejected"}.get(facts.get("outcome", ""), "")
+    models = [(_name("new model", gate.get("new")) + ending, scores)]
+    if gate.get("new") == gate.get("live") is not None:
+        models = [(_name("live model", gate["live"]), scores)]
+    elif "live_scores" in facts:
+        title = "live model before" if ending == ", promoted" else "live model"
+        models.append((_name(title, gate["live"]), facts["live_scores"]))
+    measures = [key for key in scores if f"baseline_{key}" in scores]
+    rows = [
+        (key, *(each[key] for _, each in models), scores[f"baseline_{key}"]) for key in measures
+    ]
+    title = f"Hidden answers of held-out samples ({scores['hidden_cells']:,.0f})"
+    columns = ("measure", *(title for title, _ in models), "single variables")
+    return make_table(title, columns, rows)
+
+
+def _name(title: str, digest: str | None) -> str:
+    """Title of a model with the digits that name it."""
+    return f"{title} {digest[:DIGITS]}" if digest else title
+
+
+def make_quality_tables(findings: Sequence[Mapping[str, Any]]) -> list[Group | Text]:
+    """Findings of guards that crossed a limit, and a line for those that passed."""
+    crossed = [each for each in findings if not each["passed"]]
+    passed = {each["guard"] for each in findings} - {each["guard"] for each in crossed}
+    shown: list[Group | Text] = []
+    if crossed:
+        columns = ("guard", "measured", "limit", "action", "what was found")
+        keys = ("guard", "measured", "limit", "action", "sentence")
+        rows = [[each[key] for key in keys] for each in crossed]
+        shown.append(make_table("Guards of quality", columns, rows))
+    return [*shown, Text(f"{len(passed)} guards of quality passed")]
 
 
 def make_labels_table(facts: Mapping[str, Any]) -> Group:

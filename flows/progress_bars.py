@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
+from rich.text import Text
 
+from flows.console import show_text
 from tasks.stage_progress import Progress, listen
 
 LINE_SECONDS = 30.0
@@ -25,7 +27,7 @@ def show_progress(console: Console) -> Iterator[None]:
             yield
         return
     columns = (
-        TextColumn("{task.description:>16}"),
+        TextColumn("{task.description:>16}", markup=False),
         BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
@@ -56,7 +58,7 @@ class _LinePrinter:
             return
         line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {now - started:,.0f} s"
         text = f", {progress.text}" if progress.text else ""
-        self._console.print(line + text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(Text(show_text(line + text)))
         self._printed = now
         if done:
             # a stage may run again, as when the live model is evaluated
@@ -79,5 +81,5 @@ class _BarDrawer:
             self._known[progress.stage],
             completed=progress.done,
             total=progress.total if known else None,
-            text=progress.text,
+            text=show_text(progress.text),
         )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
-from pmflib.store.artefacts import Reference
+from pmflib.ingest.source_urls import mask_secrets
+from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.dataset import list_sources
+from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
     Action,
     Outcome,
@@ -33,19 +36,35 @@ class RunDraft:
         What is being done.
     live
         Model that is live; the run replaces it if its own is promoted.
+    before
+        Model that was live when the run decided about its own.
     outcome, reason
         How the run ends: "failed" until it has decided about its model.
     stages, inputs, facts
         As in `RunRecord`; stages are added as they are reached.
+    number
+        Number of the record, once it is written.
     """
 
     action: Action
     live: Reference | None
+    before: Reference | None
     outcome: Outcome = "failed"
     reason: str = ""
     stages: dict[str, Reference] = field(default_factory=dict)
     inputs: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    number: int = 0
+
+    def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
+        """Record of a run whose pipeline has this live model by now: what became live meanwhile is not undone."""
+        if self.live == self.before:
+            return replace(record, live=live)
+        if live in (self.before, self.live):
+            return record
+        now_live = "no model" if live is None else f"model {live.digest[:12]}"
+        reason = f"kept the live model: {now_live} became live while this was decided; run again to compare with it"
+        return replace(record, live=live, outcome="kept", reason=reason)
 
 
 @contextmanager
@@ -61,14 +80,15 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
 
     Yields
     ------
-    The draft, for the run to fill in.
+    The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
     """
     store, started = open_store(config), now()
     name = name_labelling(config.name) if action == "labels" else config.name
-    draft = RunDraft(action, find_live(store, name))
+    live = find_live(store, name)
+    draft = RunDraft(action, live, live)
 
     def write() -> None:
-        append_record(
+        written = append_record(
             store,
             name,
             RunRecord(
@@ -80,22 +100,38 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
                 config=config.digest,
                 stages=draft.stages,
                 live=draft.live,
-                inputs=draft.inputs,
+                inputs=_mask(draft.inputs or list_sources(store, draft.stages.get("dataset"))),
                 facts=draft.facts,
                 environment=describe_environment(),
+                options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
             ),
+            draft.settle,
         )
+        draft.outcome, draft.reason = written.outcome, written.reason
+        draft.live, draft.number = written.live, written.number
 
-    try:
-        yield draft
-    except BaseException as error:
-        draft.outcome = "interrupted"
-        if isinstance(error, Exception):
-            draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
-        known = isinstance(error, PmfError)
-        draft.reason = str(error) if known else f"{type(error).__name__}: {error}"
-        # the error of the run says more than that its record could not be written either
-        with suppress(StoreError):
-            write()
-        raise
-    write()
+    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    with hold_lease(store, f"{action} of pipeline {config.name}"):
+        try:
+            with refuse_unwritable(store.root):
+                yield draft
+        except BaseException as error:
+            draft.outcome, draft.live = "interrupted", draft.before
+            if isinstance(error, Exception):
+                draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
+            known = isinstance(error, PmfError)
+            draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
+            # the error of the run says more than that its record could not be written either
+            with suppress(StoreError):
+                write()
+            raise
+        write()
+
+
+def _mask(value: Any) -> Any:
+    """Plain JSON types without the secrets that URLs in them may hold."""
+    if isinstance(value, dict):
+        return {key: _mask(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    return mask_secrets(value) if isinstance(value, str) else value

@@ -7,9 +7,9 @@ from prefect import flow
 from flows.etl import name_run
 from pmflib.config import load_config
 from pmflib.errors import StoreError
-from pmflib.running.clients import start_workers
-from pmflib.store.artefacts import Reference
-from pmflib.store.run_records import find_last_run, find_live
+from pmflib.running.clients import share_workers
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
 from tasks.ingest import ingest
 from tasks.score import answer, score
 from tasks.stage import open_store
@@ -46,11 +46,19 @@ def score_flow(
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
-    dataset = last.stages["dataset"]
-    with start_workers(checked.cluster) as address:
+    dataset = _choose_samples(store, last, find_run_of(store, checked.name, live))
+    with share_workers(checked.cluster) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
         if data:
             source = checked.source.model_copy(update={"path": data})
             dataset = ingest(checked.model_copy(update={"source": source}), address)
         return score(checked, dataset, live, targets, address)
+
+
+def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:
+    """Samples of the last run; where the schema has changed and the live model has not, those that it was made from."""
+    datasets = [run.stages["dataset"] for run in (last, made) if run is not None]
+    entries = [store.find(dataset.identity) for dataset in datasets]
+    schemas = {entry.options.get("schema") for entry in entries if entry is not None}
+    return datasets[0 if len(schemas) == 1 else -1]

@@ -17,6 +17,10 @@ class SourceError(PmfError):
     """A raw file cannot be read: missing, empty, truncated, of another format."""
 
 
+class UnreachableError(SourceError):
+    """A source does not answer at the moment: to try again may help."""
+
+
 class StoreError(PmfError):
     """An artefact is missing, damaged, or not what its manifest entry says."""
 

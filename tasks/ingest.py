@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
-from pmflib.store.dataset import list_file_steps
 from tasks.stage import load_schema, open_store, open_workers, publish_entry, stage
 from tasks.stage_progress import report
 
@@ -68,14 +66,3 @@ def ingest(
 
 def _report_rows(step: str, done: int, total: int, n_rows: int) -> None:
     report(step, done, total, f"{n_rows:,} rows" if n_rows or done == total else "")
-
-
-def list_inputs(config: PipelineConfig, dataset: Reference) -> list[dict[str, Any]]:
-    """Raw files of a dataset, for the record of a run: name, digest, bytes and rows of each."""
-    store, inputs = open_store(config), []
-    for file in list_file_steps(store, dataset):
-        source, step = store.find(file.source.identity), store.find(file.step.identity)
-        facts = {"name": file.name, "digest": file.source.digest}
-        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
-        inputs.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
-    return inputs

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.run_records import Outcome
+from pmflib.store.run_records import Outcome, find_live
+from tasks.compare import pass_gate
 from tasks.evaluate import evaluate
 from tasks.stage import open_store, stage
 from tasks.stage_progress import report
@@ -25,24 +25,22 @@ class Decision:
         As in the record of the run.
     live
         Model that is live.
+    before
+        Model that was live when this was decided.
     facts
-        Plain JSON types: rows, scores, warnings.
+        Plain JSON types: rows, model, scores of the new model and of the one before, what the gate found, warnings.
     """
 
     outcome: Outcome
     reason: str
     live: Reference
+    before: Reference | None
     facts: dict[str, Any]
 
 
 @stage(name="publish")
-def publish(
-    config: PipelineConfig,
-    stages: Mapping[str, Reference],
-    live: Reference | None,
-    address: str = "",
-) -> Decision:
-    """Decide whether the new model is live from now on: unless the live one is better on the same hidden answers.
+def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: str = "") -> Decision:
+    """Decide whether the new model is live from now on: only where it passes the gate.
 
     Parameters
     ----------
@@ -50,66 +48,48 @@ def publish(
         The pipeline.
     stages
         References by stage: dataset, counts, start, model, scores; rank, where it was chosen.
-    live
-        Model that is live; None if there is none yet.
     address
         Dask scheduler of the run, for scoring the live model.
 
     Returns
     -------
-    The decision, which the flow records.
+    The decision, which the flow records: against the model that is live now, whichever was when the run began.
     """
     store = open_store(config)
     report("publish", 0, 1)
-    scores = _summary(store, stages["scores"])
-    outcome, chosen, reason = _choose(config, store, stages, live, scores, address)
+    new, live = stages["model"], find_live(store, config.name)
     facts: dict[str, Any] = {
         "rows": _summary(store, stages["dataset"]),
         "model": _summary(store, stages["model"]),
-        "scores": scores,
+        "scores": _summary(store, stages["scores"]),
+        "gate": {"new": new.digest, "live": None if live is None else live.digest},
         "warnings": _summary(store, stages["start"]).get("diagnosis", {}).get("warnings", []),
     }
     if "rank" in stages:
         facts["rank"] = _summary(store, stages["rank"])
+    outcome: Outcome = "promoted"
+    chosen, reason = new, "first model of this pipeline"
+    if live is not None and live.digest == new.digest:
+        outcome, reason = "unchanged", "the live model, unchanged"
+    elif live is not None:
+        dataset, counts = stages["dataset"], stages["counts"]
+        decision = pass_gate(config, dataset, new, live, address)
+        facts["gate"] |= decision.numbers
+        if decision.is_comparable:
+            scores = evaluate.fn(config, dataset, counts, live, address)
+            facts["live_scores"] = _summary(store, scores)
+        reason = decision.reason
+        if not decision.promoted:
+            outcome, chosen = "kept", live
     report("publish", 1, 1, reason)
-    return Decision(outcome, reason, chosen, facts)
+    return Decision(outcome, reason, chosen, live, facts)
 
 
-def _choose(
-    config: PipelineConfig,
-    store: Store,
-    stages: Mapping[str, Reference],
-    live: Reference | None,
-    scores: Mapping[str, Any],
-    address: str,
-) -> tuple[Outcome, Reference, str]:
-    """Compare the new model with the live one on the new test folds."""
-    new = stages["model"]
-    if live is None:
-        return "promoted", new, "first model of this pipeline"
-    if live.digest == new.digest:
-        return "unchanged", new, "the live model, unchanged"
-    entry = store.find(live.identity)
-    if entry is None or not scores["hidden_cells"]:
-        return "promoted", new, "promoted: nothing to compare with"
-    if _schema_of(store, live) != _schema_of(store, new):
-        return "promoted", new, "promoted: the schema has changed"
-    old = _summary(store, evaluate.fn(config, stages["dataset"], stages["counts"], live, address))
-    gain = scores["log_prob_per_cell"] - old["log_prob_per_cell"]
-    if gain >= 0:
-        return "promoted", new, f"promoted: {gain:+.5f} nats per hidden cell against the live model"
-    return "kept", live, f"kept the live model: the new one has {gain:+.5f} nats per hidden cell"
-
-
-def locate_for_people(store: Store, decision: Decision) -> dict[str, str]:
-    """Path of the live model; no record holds it, for a store may be moved."""
-    return {"live": str(store.locate(decision.live) / "model")}
+def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
+    """Live model and its path; no record holds paths, for a store may be moved."""
+    return {"live_model": live.digest, "live": str(store.root / live.path / "model")}
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:
     entry = store.find(reference.identity)
     return {} if entry is None else entry.summary
-
-
-def _schema_of(store: Store, model: Reference) -> str:
-    return JointPMF.load(store.locate(model) / "model").schema.digest

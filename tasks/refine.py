@@ -38,8 +38,10 @@ def refine(
     ----------
     config
         The pipeline.
-    dataset, counts, start
-        What `ingest`, `count` and `fit` returned.
+    dataset, counts
+        What `ingest` and `count` returned.
+    start
+        What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count that the model has.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -57,7 +59,11 @@ def refine(
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
-        schema, rank, method = start_model.schema, start_model.rank, config.model.method
+        schema, method, pseudo_count = start_model.schema, config.model.method, em.pseudo_count
+        begin: dict[str, Any] = {"rank": start_model.rank, "start_model": start_model}
+        if start.kind == "model":
+            method, pseudo_count = "given", start_model.origin["pseudo_count"]
+            begin = {"model": start_model}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(
             lambda done, text: report("refine", done, em.max_passes, text), em.max_passes
@@ -67,19 +73,16 @@ def refine(
             warnings.simplefilter("ignore", ConvergenceWarning)
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
-            plan = plan_fit_em(
-                training, rank, start=method, pseudo_count=em.pseudo_count, members=em.members
-            )
+            plan = plan_fit_em(training, start_model.rank, start=method, members=em.members)
             plan.check(limit)
             spare = (limit - plan.needed) // 2
-            options = em.model_dump(exclude={"members", "distil"})
+            options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
             options |= {"validation": held_out.with_spare(spare // 8), "on_pass": progress}
             report("refine", 0, em.max_passes)
             result = fit_em(
                 training.with_spare(spare),
-                rank=rank,
+                **begin,
                 start=method,
-                start_model=start_model,
                 counts=pairs,
                 members=em.members,
                 rng=config.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,8 +14,8 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
-from pmflib.errors import PmfError
-from pmflib.running.clients import Client, find_memory_limit, open_client, start_workers
+from pmflib.errors import PmfError, UnreachableError
+from pmflib.running.clients import Client, find_memory_limit, open_client, use_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
@@ -27,8 +27,8 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
     """Whether a failed stage may succeed when it runs again: not where a user must first change data or options."""
     try:
         state.result()
-    except PmfError:
-        return False
+    except PmfError as error:
+        return isinstance(error, UnreachableError)
     except OSError:
         return True
     except Exception as error:
@@ -62,9 +62,12 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
-    """Connect to the run's workers, or start some for this stage; yields the client and the bytes to plan with."""
+    """Connect to workers: those at an address, or the run's, which start with the first stage that works.
+
+    Yields the client and the bytes to plan with.
+    """
     with ExitStack() as stack:
-        address = address or stack.enter_context(start_workers(config.cluster))
+        address = address or stack.enter_context(use_workers(config.cluster))
         yield (
             stack.enter_context(open_client(address)),
             config.cluster.memory_limit or find_memory_limit(),
@@ -106,9 +109,11 @@ def _show_facts(entry: Entry, seconds: float) -> None:
         {"what": f"input {role}", "value": reference.digest[:24]}
         for role, reference in list(entry.inputs.items())[:20]
     ]
-    create_table_artifact(
-        key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
-    )
+    # a server that is away for a moment must not cost the stage: the artefact itself is in the store
+    with suppress(Exception):
+        create_table_artifact(
+            key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
+        )
 
 
 def _abridge(value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,65 +12,162 @@ from flows.console import AsJson, ConfigPath, out, print_json
 from pmflib.config import load_config
 from pmflib.errors import StoreError
 
+if TYPE_CHECKING:
+    from pmflib.store.artefacts import Reference, Store
+    from pmflib.store.lineage import Step
+    from pmflib.store.run_records import RunRecord
+
 
 def log(
     config: ConfigPath,
-    artefact: Annotated[
+    what: Annotated[
         str | None,
-        typer.Argument(help="First digits of a digest; default: the live model, or the labels."),
+        typer.Argument(
+            help="Number of a run, or first digits of a digest; default: the live model, or the labels."
+        ),
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Identifier of a sample, or FILE:ROW where samples have none: its rows in the raw files."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an artefact was made from, back to the raw files."""
-    from pmflib.store.lineage import find_reference, trace
-    from pmflib.store.run_records import find_last_run, find_live, name_labelling
+    """Show what a run, a model or a prediction was made from, back to the raw files and their rows."""
+    from pmflib.store.lineage import trace
     from tasks.stage import open_store
 
     checked = load_config(config)
     store = open_store(checked)
-    if artefact is not None:
-        reference = find_reference(store, artefact)
-    elif (live := find_live(store, checked.name)) is not None:
-        reference = live
-    elif (labelling := find_last_run(store, name_labelling(checked.name))) is not None:
-        reference = labelling.stages["labels"]
-    else:
-        raise StoreError(
-            f"pipeline {checked.name!r} has no live model yet; `pmf run` makes one (and `pmf crowd` finds labels)"
-        )
+    reference = _find_start(store, checked.name, what)
     steps = list(trace(store, reference))
+    if sample is not None:
+        _show_sample(store, steps, sample, as_json)
+        return
     if as_json:
         print_json(
             [
-                {"depth": s.depth, "role": s.role, "again": s.again, **s.entry.to_json()}
+                {
+                    "depth": s.depth,
+                    "role": s.role,
+                    "again": s.again,
+                    "collected": s.entry is None,
+                    **(
+                        {"reference": asdict(s.reference)} if s.entry is None else s.entry.to_json()
+                    ),
+                }
                 for s in steps
             ]
         )
         return
     for step in steps:
-        entry = step.entry
-        name = entry.options.get("name", "")
-        more = " (see above)" if step.again and entry.inputs else ""
-        line = (
-            f"{'  ' * step.depth}{entry.reference.kind} {entry.reference.digest[:12]} {name}{more}"
+        name, more = "", " (collected)"
+        if step.entry is not None:
+            name = step.entry.options.get("name", "")
+            more = " (see above)" if step.again and step.entry.inputs else ""
+        line = f"{'  ' * step.depth}{step.reference.kind} {step.reference.digest[:12]} {name}{more}"
+        out.print(line.rstrip())
+
+
+def _find_start(store: Store, name: str, what: str | None) -> Reference:
+    """Artefact that a run ended with, that has a digest, or that answers questions."""
+    from pmflib.store.lineage import find_reference
+    from pmflib.store.run_records import (
+        find_last_run,
+        find_live,
+        list_records,
+        name_labelling,
+    )
+
+    if what is not None:
+        records = list_records(store, name) or list_records(store, name_labelling(name))
+        for record in records:
+            # a digest may begin like the number of a run, but nobody gives so little of one
+            if what.isdecimal() and record.number == int(what):
+                return _find_last_stage(record)
+        return find_reference(store, what)
+    if (live := find_live(store, name)) is not None:
+        return live
+    if (labelling := find_last_run(store, name_labelling(name))) is not None:
+        return labelling.stages["labels"]
+    raise StoreError(
+        f"pipeline {name!r} has no live model yet; `pmf run` makes one (and `pmf crowd` finds labels)"
+    )
+
+
+def _find_last_stage(record: RunRecord) -> Reference:
+    """Artefact of the last stage of a run that others were made for."""
+    stages = ("model", "labels", "start", "counts", "dataset")
+    found = [record.stages[stage] for stage in stages if stage in record.stages]
+    if not found and record.live is not None and not record.inputs:
+        # a command that changed what is live
+        return record.live
+    if not found:
+        raise StoreError(
+            f"run {record.number} was {record.outcome} before it had made anything: {record.reason}"
         )
-        out.print(line.rstrip(), markup=False, highlight=False)
+    return found[0]
+
+
+def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool) -> None:
+    """Say which rows of raw files a sample came from."""
+    from pmflib.ingest.sample_origins import find_sample
+
+    datasets = sorted(
+        (step for step in steps if step.reference.kind == "dataset"), key=lambda step: step.depth
+    )
+    if not datasets:
+        raise StoreError(
+            f"{steps[0].reference.kind} {steps[0].reference.digest[:12]} was not made from a dataset; "
+            "give a run, a model or predictions"
+        )
+    found = find_sample(store, datasets[0].reference, sample)
+    if as_json:
+        print_json({"dataset": datasets[0].reference.digest, **asdict(found)})
+        return
+    lines = [
+        f"dataset {datasets[0].reference.digest[:12]}",
+        f"  samples {found.partition.digest[:12]} row {found.row}, in the block of rows "
+        f"{found.start} to {found.stop - 1}, fold {found.fold}",
+    ]
+    if steps[0].reference.kind == "predictions":
+        lines.insert(
+            0, f"predictions {steps[0].reference.digest[:12]} part-{found.place:05}.parquet"
+        )
+    for file in found.files:
+        numbers = ", ".join(map(str, file.rows))
+        lines.append(f"    source {file.digest[:12]} {file.name}: rows {numbers}")
+    for line in lines:
+        out.print(line)
 
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Compare every stored byte with the digest it was published under; damaged artefacts are named."""
-    from pmflib.store.verification import find_damage
+    """Check that all that the manifest and the history refer to is there, with every byte it was published with."""
+    from pmflib.store.retention import is_needed, list_collected_runs
+    from pmflib.store.verification import REMEDIES, verify_store
     from tasks.stage import open_store
 
     store = open_store(load_config(config))
-    kept, damaged = find_damage(store)
+    found = verify_store(store, list_collected_runs(store), is_needed)
+    by_problem: dict[str, list[str]] = {}
+    for each in found.damages:
+        by_problem.setdefault(each.problem, []).append(each.place)
+    remedies = {problem: text for problem, text in REMEDIES.items() if problem in by_problem}
     if as_json:
-        print_json({"artefacts": kept, "damaged": [str(folder) for folder in damaged]})
+        damages = [asdict(each) for each in found.damages]
+        print_json({"artefacts": found.n_whole, "damages": damages, "remedies": remedies})
     else:
-        out.print(f"{kept} artefacts hold what they were published with")
-    if damaged:
-        names = ", ".join(str(folder) for folder in damaged)
-        raise StoreError(
-            f"{len(damaged)} artefacts of store {str(store.root)!r} do not hold what they were published with: "
-            f"{names}; delete these folders, and the command that made them makes them again"
-        )
+        out.print(f"{found.n_whole} artefacts hold what they were published with")
+        for each in found.damages:
+            line = f"{each.problem}: {each.place} ({each.detail})"
+            out.print(line, soft_wrap=True)
+    if found.damages:
+        parts = [_sum_up(problem, by_problem[problem], text) for problem, text in remedies.items()]
+        raise StoreError(f"store {str(store.root)!r} is not whole: {'. '.join(parts)}")
+
+
+def _sum_up(problem: str, places: list[str], remedy: str) -> str:
+    """Say where a problem is, for the first few places, and what to do about it."""
+    shown = ", ".join(places[:3]) + (", ..." if len(places) > 3 else "")
+    return f"{problem} ({len(places)}: {shown}): {remedy}"

@@ -16,6 +16,7 @@ from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
+from pmflib.store.file_digests import check_artefact
 
 OPTIONS = {
     "source.path": "PATH",
@@ -120,8 +121,8 @@ def crowd(
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
-        out.print(f"{key}: {facts[key]}", markup=False, highlight=False)
-    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}", markup=False)
+        out.print(f"{key}: {facts[key]}")
+    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}")
     show_quarantine(facts)
 
 
@@ -171,6 +172,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 def _hand_over(found: Path, output: Path) -> None:
     """Copy labels and workers from the store to the folder that was named."""
+    check_artefact(found)
     shutil.rmtree(output / "labels", ignore_errors=True)
     shutil.copytree(found / "labels", output / "labels")
     shutil.copyfile(found / "workers.parquet", output / "workers.parquet")

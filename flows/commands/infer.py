@@ -103,14 +103,12 @@ def infer(
         return
     out.print(f"{schema.n_variables} variables with {schema.n_levels} levels in all")
     for note in notes[:NOTES_SHOWN]:
-        out.print(f"review: {note}", markup=False, highlight=False)
+        out.print(f"review: {note}")
     if notes[NOTES_SHOWN:]:
-        out.print(f"review: all {len(notes)} notes are in {targets[1]}", markup=False)
+        out.print(f"review: all {len(notes)} notes are in {targets[1]}")
     command = f"pmf run {shlex.quote(str(targets[1]))}"
     out.print(
         f"Wrote {targets[0]} and {targets[1]}; review them, then: {command}",
-        markup=False,
-        highlight=False,
     )
 
 

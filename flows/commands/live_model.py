@@ -50,7 +50,7 @@ def score(
         print_json(answer)
     else:
         for key, value in answer.items():
-            out.print(f"{key}: {value}", markup=False, highlight=False, soft_wrap=True)
+            out.print(f"{key}: {value}")
 
 
 def _absolute(path: str | None) -> str:

@@ -32,4 +32,4 @@ def quarantine(
     if as_json:
         print_json({"rows": n_rows, "path": str(output)})
     else:
-        out.print(f"Wrote {n_rows:,} rows to {output}", markup=False, highlight=False)
+        out.print(f"Wrote {n_rows:,} rows to {output}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from flows.console import AsJson, ConfigPath, orchestrated, out, print_json, show_facts
+from flows.console import AsJson, ConfigPath, SafeConsole, orchestrated, out, print_json, show_facts
 from flows.server.embedded import prefect_api
 from pmflib.config import load_config
 from pmflib.errors import ConfigError
@@ -16,17 +16,23 @@ from pmflib.errors import ConfigError
 
 def run(
     config: ConfigPath,
+    accept_quality: Annotated[
+        bool,
+        typer.Option(
+            "--accept-quality", help="Take the data of this run as they are, whatever guards say."
+        ),
+    ] = False,
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline: ingest what is new, count, fit, refine, evaluate, publish."""
+    """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
     checked = load_config(config)
     with orchestrated(checked, as_json):
         from flows.etl import etl
 
-        facts = etl(str(config), rehash)
+        facts = etl(str(config), accept_quality=accept_quality, rehash=rehash)
     show_facts(facts, as_json)
 
 
@@ -49,7 +55,7 @@ def demo(
         from flows.demo import run_demo
         from flows.progress_bars import show_progress
 
-        with show_progress(Console(stderr=True, quiet=as_json)):
+        with show_progress(SafeConsole(stderr=True, quiet=as_json)):
             facts = run_demo(folder, users, seed)
     if as_json:
         print_json(facts)
@@ -62,13 +68,16 @@ def demo(
     columns = ("true prior", "recovered", "largest error of a conditional probability")
     out.print(make_table("Latent states", columns, states))
     out.print(f"Factor MSE against the truth: {facts['truth']['factor_mse']:.3g}")
-    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'", highlight=False)
+    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'")
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.fact_tables import make_labels_table, make_table
-    from pmflib.store.run_records import find_last_run, find_live, name_labelling
+    from pmflib.store.model_history import describe_live
+    from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
+    from pmflib.store.unfinished import list_unfinished
+    from tasks.publish import locate_for_people
     from tasks.stage import open_store
 
     checked = load_config(config)
@@ -76,12 +85,13 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     kinds: dict[str, int] = {}
     for entry in store.entries():
         kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
-    under_way = sorted(path.name[:12] for path in (store.root / "work").iterdir())
+    unfinished = list_unfinished(store)
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, Any] = {}
     if last is not None and live is not None:
-        facts = {"outcome": last.outcome, "reason": last.reason, **last.facts}
-        facts["live"] = str(store.root / live.path / "model")
+        facts = {"run": last.number, "outcome": last.outcome, "reason": last.reason, **last.facts}
+        facts |= locate_for_people(store, live)
+    became_live = describe_live(list_records(store, checked.name))
     labelling = find_last_run(store, name_labelling(checked.name))
     labels: dict[str, Any] = {}
     if labelling is not None:
@@ -89,17 +99,21 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     known = last or labelling
     current = known is not None and known.config == checked.digest
     if as_json:
-        held = {"artefacts": kinds, "unfinished": under_way}
-        print_json({**held, "run": facts, "labels": labels, "current": current})
+        held = {"artefacts": kinds, "unfinished": [asdict(work) for work in unfinished]}
+        answer = {"run": facts, "live": became_live, "labels": labels, "current": current}
+        print_json(held | answer)
         return
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
-    if under_way:
-        out.print(f"Unfinished work, resumed by the same command: {', '.join(under_way)}")
+    for work in unfinished:
+        what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
+        out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
     if labels:
         out.print(make_labels_table(labels))
-        out.print(f"  {labels['path']}", markup=False, highlight=False)
+        out.print(f"  {labels['path']}")
     if facts:
         show_facts(facts, as_json=False)
+        since = "live since {since}, run {run}: {why}".format(**became_live)
+        out.print(f"  {since}")
     if known is None:
         out.print("No run has finished yet.")
         return

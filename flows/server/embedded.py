@@ -1,12 +1,15 @@
 """The Prefect API around a run: the configured server, or one of our own while the run lasts."""
 
 import os
+import secrets
+import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +17,18 @@ from types import TracebackType
 from flows.server.run_history import wait_until_stored
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import refuse_unwritable
+from pmflib.store.private_files import make_folder, make_root
 
 START_SECONDS = 120.0
 """Longest wait for the server to answer, seconds."""
 DRAIN_SECONDS = 15.0
 """Longest wait at the end for the server to store the history of the run, seconds."""
+WATCH_SECONDS = 0.2
+"""Time between two looks at whether the server is alive, seconds."""
+REPLACEMENTS = 2
+"""Servers that are started in place of one that was killed, in one run at most."""
+CLIENT_RETRIES = 4
+"""Times that a request is sent again while the server is being replaced: after 2, 4, 8 and 16 seconds."""
 STOP_SECONDS = 5.0
 """Longest wait for the server to end by itself before it is killed, seconds."""
 
@@ -41,13 +51,24 @@ class PrefectApi:
     Notes
     -----
     Several processes may use one home at a time: each has its own server, and SQLite orders their
-    writes.
+    writes. Other users of the machine can connect to the port, but requests need a secret, which is
+    drawn for every run and goes to the server in its environment.
+
+    A server that is killed is replaced within seconds, on the same port and with the same secret,
+    and the run goes on: all that it has recorded is in the file. Where that does not help either,
+    the run is stopped: what its stages have published is in the store.
     """
 
     def __init__(self, home: Path) -> None:
         self.home = home.resolve()
         self._undo = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
+        self._secret = f"pmf:{secrets.token_urlsafe(32)}"
+        # one that replaces another must not see the settings of its clients
+        self._around = dict(os.environ)
+        self._over, self._ready, self._leaving = (threading.Event() for _ in range(3))
+        self._is_lost = False
+        self._watcher: threading.Thread | None = None
         if not is_server_configured():
             self._start()
 
@@ -72,6 +93,10 @@ class PrefectApi:
             _refresh_settings()
             self._undo.enter_context(_embedded_settings(url))
             self._since = datetime.now(UTC)
+            port = int(url.rpartition(":")[2].partition("/")[0])
+            self._ready.set()
+            self._watcher = threading.Thread(target=self._watch, args=(port,), daemon=True)
+            self._watcher.start()
         except BaseException:
             self.stop()
             raise
@@ -85,6 +110,14 @@ class PrefectApi:
     ) -> None:
         if self._process is None:
             return
+        self._leaving.set()
+        if self._is_lost and error_type is not None:
+            self.stop()
+            raise StoreError(
+                f"home={str(self.home)!r}: the Prefect server was killed, or ended, again and again; "
+                f"see server.log there, and what kills processes on this machine, then run again: "
+                f"what the stages have published is in the store, and is not made again"
+            ) from error
         if error_type is not None and error_type.__name__ == "PrefectHTTPStatusError":
             self.stop()
             raise StoreError(
@@ -93,9 +126,7 @@ class PrefectApi:
                 f"again; server.log there may say more"
             ) from error
         try:
-            if self._process.poll() is not None or not wait_until_stored(
-                self._since, DRAIN_SECONDS
-            ):
+            if not self._is_drained():
                 warnings.warn(
                     f"the Prefect history in {self.home} may lack task runs: the server ended or "
                     f"did not store all in {DRAIN_SECONDS:g} s, see server.log there; the results "
@@ -106,8 +137,23 @@ class PrefectApi:
         finally:
             self.stop()
 
+    def _is_drained(self) -> bool:
+        """Wait until the server has stored all; whether it did in time."""
+        # one that replaces another may be on its way
+        if not self._ready.wait(START_SECONDS) or self._is_lost:
+            return False
+        try:
+            return wait_until_stored(self._since, DRAIN_SECONDS)
+        except Exception:
+            # the server died on the way, which Prefect's client reports in many forms
+            return False
+
     def stop(self) -> None:
         """End the server, if it is ours and still running, and restore the environment."""
+        self._over.set()
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
         process, self._process = self._process, None
         if process is not None:
             _end(process)
@@ -116,21 +162,47 @@ class PrefectApi:
 
     def _start(self) -> None:
         with refuse_unwritable(self.home.parent):
-            self.home.mkdir(parents=True, exist_ok=True)
+            make_root(self.home.parent)
+            make_folder(self.home)
+        self._process = self._launch(0)
+        self._undo.enter_context(_environment(_client_environment(self.home, self._secret)))
+
+    def _launch(self, port: int) -> subprocess.Popen[bytes]:
         root = str(Path(__file__).resolve().parents[2])
         # -P: a prefect.py in the user's folder must not be taken for Prefect.
-        command = [sys.executable, "-P", "-c", _LAUNCH, root, str(self.home)]
+        command = [sys.executable, "-P", "-c", _LAUNCH, root, str(port), str(self.home)]
+        mode = self.home.stat().st_mode
+        (self.home / "server.log").touch(mode & 0o666)
         with refuse_unwritable(self.home.parent), open(self.home / "server.log", "ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 command,
-                env=os.environ | _server_environment(self.home),
+                env=self._around | _server_environment(self.home, self._secret),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                umask=0o777 & ~mode,
                 # Ctrl-C in the terminal is for the flow, not for the server that is to record it.
                 start_new_session=True,
             )
-        self._undo.enter_context(_environment(_client_environment(self.home)))
+
+    def _watch(self, port: int) -> None:
+        """Replace the server when it ends before the run does; stop the run where that fails."""
+        for attempt in range(REPLACEMENTS + 1):
+            while self._process is not None and self._process.poll() is None:
+                if self._over.wait(WATCH_SECONDS):
+                    return
+            self._ready.clear()
+            if attempt < REPLACEMENTS:
+                # one that ends as well is the next attempt
+                with suppress(StoreError):
+                    self._process = self._launch(port)
+                    self._await_url()
+                    self._ready.set()
+        self._is_lost = True
+        self._ready.set()
+        # the main thread may be at work for hours, or wait for an answer that will not come
+        if not self._leaving.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
 
     def _await_url(self) -> str:
         assert self._process is not None
@@ -138,6 +210,8 @@ class PrefectApi:
         deadline = time.monotonic() + START_SECONDS
         os.set_blocking(self._process.stdout.fileno(), False)
         while time.monotonic() < deadline and self._process.poll() is None:
+            if self._over.is_set():
+                break
             line = self._process.stdout.readline()
             if line:
                 return f"http://127.0.0.1:{int(line)}/api"
@@ -202,8 +276,9 @@ def _configured_url() -> str:
     return get_current_settings().api.url or ""
 
 
-def _server_environment(home: Path) -> dict[str, str]:
+def _server_environment(home: Path, secret: str) -> dict[str, str]:
     return {
+        "PREFECT_SERVER_API_AUTH_STRING": secret,
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
         "PREFECT_LOGGING_LEVEL": "WARNING",
@@ -220,12 +295,16 @@ def _server_environment(home: Path) -> dict[str, str]:
     }
 
 
-def _client_environment(home: Path) -> dict[str, str]:
+def _client_environment(home: Path, secret: str) -> dict[str, str]:
     bypass = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1"]
     no_proxy = ",".join(part for part in bypass if part)
     return {
         "DO_NOT_TRACK": "1",
+        "PREFECT_API_AUTH_STRING": secret,
         "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "false",
+        "PREFECT_CLIENT_MAX_RETRIES": os.environ.get(
+            "PREFECT_CLIENT_MAX_RETRIES", str(CLIENT_RETRIES)
+        ),
         "PREFECT_LOGGING_LEVEL": os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"),
         "PREFECT_LOCAL_STORAGE_PATH": str(home / "storage"),
         "NO_PROXY": no_proxy,

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,10 @@ GRACE_SECONDS = 4.0
 
 
 def main() -> None:
-    """Serve the API from the home named last on the command line, until standard input closes."""
+    """Serve the API from the home named last on the command line, until standard input closes.
+
+    The port is named before it: that of a server which ended and is replaced, or 0 for any.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Standard output carries the port to the parent; whatever else is printed goes to the log.
     report = os.dup(1)
@@ -46,7 +50,9 @@ def main() -> None:
         temporary_database_config(_lock_first()),
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener,
     ):
-        listener.bind(("127.0.0.1", 0))
+        # of a server that was killed, connections may linger
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", int(sys.argv[-2])))
         config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=1)
         asyncio.run(_serve(uvicorn.Server(config), listener, report))
 
@@ -108,7 +114,7 @@ def build_database(path: Path) -> None:
     """
     if path.exists():
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         _migrate(draft)
         with contextlib.suppress(FileExistsError):

@@ -6,10 +6,12 @@ import difflib
 import hashlib
 import json
 import re
+import reprlib
 import textwrap
 import tomllib
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +24,7 @@ from pydantic import (
 )
 
 from pmflib.config.fold_split import FoldSplit, split_folds
+from pmflib.config.refresh_time import check_refresh, read_refresh
 from pmflib.errors import ConfigError
 from pmflib.methods import (
     CROWD_METHODS,
@@ -34,6 +37,16 @@ from pmflib.methods import (
 from pmflib.schema.variable import DEFAULT_MISSING
 
 C = TypeVar("C", bound=BaseModel)
+
+MAX_CONFIG_BYTES = 8 << 20
+"""Largest configuration file that is read, bytes: room for a hundred thousand paths of sources."""
+MAX_SHOWN = 300
+"""Characters of a wrong value that a message shows, at most."""
+MAX_NAME = 100
+"""Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
 
 
 DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
@@ -148,7 +161,7 @@ class StoreConfig(_Section):
 class ModelConfig(_Section):
     """The fit from pairwise marginals."""
 
-    rank: Annotated[int, Field(ge=1)] | Literal["auto"]
+    rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
     """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
     method: Annotated[
         str,
@@ -158,6 +171,14 @@ class ModelConfig(_Section):
             f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}"
         ),
     ] = "auto"
+    refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
+    """How long a model is refitted warm, by passes from the live model, after the last fit from scratch: days as "30d",
+    hours as "36h", weeks as "4w"; "0d" fits from scratch in every run, "never" only where it has to be."""
+
+    @property
+    def refresh_after(self) -> timedelta | None:
+        """Age of the last fit from scratch from which another is due; None is never."""
+        return read_refresh(self.refresh)
 
     @property
     def settled_rank(self) -> int:
@@ -176,17 +197,17 @@ class ModelConfig(_Section):
 class EMConfig(_Section):
     """Refinement by passes over the samples."""
 
-    max_passes: Annotated[int, Field(ge=0)] = 200
+    max_passes: Annotated[int, Field(ge=0, lt=2**31)] = 200
     tol: Annotated[float, Field(ge=0)] = 1e-6
     """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
     validation folds."""
-    members: Annotated[int, Field(ge=1)] = 1
+    members: Annotated[int, Field(ge=1, lt=2**31)] = 1
     """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
-    distil: Annotated[int, Field(ge=0)] = 0
+    distil: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
-    patience: Annotated[int, Field(ge=1)] = 10
+    patience: Annotated[int, Field(ge=1, lt=2**31)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
     target: str | None = None
     """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others; by
@@ -198,12 +219,124 @@ class EMConfig(_Section):
 class EvaluateConfig(_Section):
     """What is held out, and how the model is judged on it."""
 
-    validation_folds: Annotated[int, Field(ge=0)] = 1
+    validation_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
-    test_folds: Annotated[int, Field(ge=0)] = 1
+    test_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Folds kept from training and from every choice, for the scores that are reported."""
     hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of the observed cells of the test samples that are hidden and predicted from the others."""
+
+
+Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
+"""Limit of a guard; "off" where there is none."""
+
+
+class Limits(_Section):
+    """Limits of one guard of quality."""
+
+    warn: Limit = "off"
+    """Beyond it the run goes on with a warning."""
+    stop: Limit = "off"
+    """Beyond it the run is held back, exit code 6, before anything is fitted."""
+
+
+class QualityConfig(_Section):
+    """Guards: what new data may be like before a model is fitted to them. `docs/guards.md` describes each.
+
+    A guard has two limits, ``{warn = 0.1, stop = 0.3}``: one that is not given keeps its default, and "off" is none.
+    ``guard = "off"`` puts off both.
+    """
+
+    least_rows: Limits = Limits(stop=1)
+    """Rows encoded, at least. No row at all is always refused."""
+    quarantine: Limits = Limits(warn=0.05, stop=0.2)
+    """Share of the rows read that do not fit: in quarantine, duplicates apart."""
+    reason: Limits = Limits(warn=0.05, stop=0.2)
+    """Share of the rows read that are in quarantine for one reason, duplicates apart."""
+    reasons: dict[str, Limits] = Field(default_factory=dict)
+    """Limits by reason, in place of ``reason``; here ``duplicate`` may have some as well."""
+    file_quarantine: Limits = Limits(warn=0.1, stop=0.3)
+    """Share of the rows of one file, or of those added to it, that do not fit; beyond what so few rows leave open."""
+    missing_files: Limits = Limits(warn=0)
+    """Files of the last run that are gone, under any name."""
+    removals_expected: bool = False
+    """Whether files come and go: then neither missing files nor lost rows are judged."""
+    rows_lost: Limits = Limits(warn=0.02, stop=0.2)
+    """Share of the rows that the last run encoded by which they are now fewer."""
+    file_size: Limits = Limits(warn=1.5)
+    """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
+    same_bytes: Limits = Limits(stop=0)
+    """Files whose bytes are those of another file."""
+    duplicates: Limits = Limits(warn=0.5)
+    """Share of the encoded rows of one file that other rows supersede."""
+    new_rows: Limits = Limits(warn=1)
+    """Rows encoded that the last run did not have, at least."""
+    variable_drift: Limits = Limits(warn=0.25, stop=0.5)
+    """Population stability index, at least so large beyond chance, of a variable's levels: rows of a new file, or of
+    all new files, against those that the live model was made from."""
+    scale_drift: Limits = Limits(warn=0.1, stop=0.25)
+    """The same of the pooled levels of all variables that share their levels."""
+    answer_drift: Limits = Limits(warn=0.25)
+    """Long layout: the same of the variables that are answered."""
+    pair_drift: Limits = Limits(warn=0.25, stop=0.5)
+    """The same of the levels of a pair of variables."""
+    dependence_drift: Limits = Limits(warn=0.1, stop=0.25)
+    """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
+    distributions."""
+    false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Expected share of chance among the drifts that are reported."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_limits(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: cls._fill(name, given) for name, given in data.items()}
+
+    @classmethod
+    def _fill(cls, name: str, given: Any) -> Any:
+        if name == "reasons" and isinstance(given, dict):
+            return {reason: cls._fill("reason", each) for reason, each in given.items()}
+        field = cls.model_fields.get(name)
+        if field is None or not isinstance(field.default, Limits):
+            return given
+        if given == "off" or isinstance(given, Limits):
+            return Limits() if given == "off" else given
+        numbers = (
+            given.values() if isinstance(given, dict) and set(given) <= {"warn", "stop"} else [""]
+        )
+        if not all(n == "off" or (isinstance(n, int | float) and n >= 0) for n in numbers):
+            raise ValueError(
+                f'{name} = {given!r} is no limit of a guard; give "off", or {{warn = ..., stop = ...}}: each a number, '
+                'at least 0, or "off"'
+            )
+        return field.default.model_dump() | given
+
+    @field_validator("reasons")
+    @classmethod
+    def _check_reasons(cls, reasons: dict[str, Limits]) -> dict[str, Limits]:
+        if not reasons:
+            return reasons
+        # the ingest imports this file
+        from pmflib.ingest.quarantine import REASONS
+
+        if unknown := sorted(set(reasons) - set(REASONS)):
+            raise ValueError(f"{unknown} are no reasons of a quarantine; give some of {REASONS}")
+        return reasons
+
+    @model_validator(mode="after")
+    def _check_order(self) -> QualityConfig:
+        limits = {name: getattr(self, name) for name in type(self).model_fields} | self.reasons
+        for name, each in limits.items():
+            if not isinstance(each, Limits) or each.warn == "off" or each.stop == "off":
+                continue
+            least = name in ("least_rows", "new_rows")
+            if (each.warn < each.stop) if least else (each.warn > each.stop):
+                raise ValueError(
+                    f"{name}.warn = {each.warn:g} is beyond {name}.stop = {each.stop:g}, and would never be reached; "
+                    'exchange them, or set one to "off"'
+                )
+        return self
 
 
 class CrowdConfig(_Section):
@@ -239,21 +372,39 @@ class CrowdConfig(_Section):
         return self
 
 
+class GateConfig(_Section):
+    """When a new model replaces the live one: `docs/gate.md`.
+
+    Both predict the same hidden cells, of today's test samples and of those that the live model was judged on when it
+    was made. The new one goes live if on both it is sure not to lose more than is tolerated.
+    """
+
+    least_cells: Annotated[int, Field(ge=1)] = 100
+    """Hidden cells below which a set of samples decides nothing, whatever its error: of fewer, an error that comes once
+    in a hundred cells is as likely as not to be missed by the estimate of the error itself."""
+    standard_errors: Annotated[float, Field(gt=0)] = 2.0
+    """Standard errors of the paired gain that chance is given: two let a model that is as bad as is just tolerated pass
+    in 2.3 % of cases. Of few samples it is the quantile of Student's t of the same chance."""
+    largest_loss: Annotated[float, Field(ge=0)] = 0.02
+    """Loss that is tolerated, nats per hidden cell: 0.02 makes true answers 2 % less probable, which nobody notices,
+    and is far below what corrupted files cost. 0 lets a model go live only where it is sure to be better."""
+
+
 class ClusterConfig(_Section):
     """Where blocks are worked on. Nothing here changes the result."""
 
     address: str = ""
     """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
-    workers: Annotated[int, Field(ge=0)] = 0
+    workers: Annotated[int, Field(ge=0, le=4096)] = 0
     """Number of workers on this machine; 0 = one per core."""
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
-    memory_limit: Annotated[int, Field(ge=0)] = 0
+    memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
 
 
 class PipelineConfig(_Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, label log, cluster, seed."""
+    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Distinguishes the runs of several pipelines in one store: a file name."""
@@ -263,7 +414,9 @@ class PipelineConfig(_Section):
     model: ModelConfig
     em: EMConfig = EMConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    quality: QualityConfig = QualityConfig()
     crowd: CrowdConfig = CrowdConfig()
+    gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn: starts, and what is hidden from the model."""
@@ -275,9 +428,22 @@ class PipelineConfig(_Section):
     def _check_name(cls, name: str) -> str:
         if not re.fullmatch(r"\w[\w .-]*", name):
             raise ValueError(
-                f"{name!r} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+                f"{_abridge(name)} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+            )
+        if len(name.encode()) > MAX_NAME:
+            raise ValueError(
+                f"{_abridge(name)} takes {len(name.encode())} bytes; give a name of at most {MAX_NAME}"
             )
         return name
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> PipelineConfig:
+        for path in (self.base, self.store.path, self.schema_.file, *self.source_paths):
+            if "\0" in path:
+                raise ValueError(
+                    f"the path {_abridge(path)} has a NUL byte, which no file name may hold"
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_folds(self) -> PipelineConfig:
@@ -339,6 +505,14 @@ def load_config(path: str | Path) -> PipelineConfig:
     """
     path = Path(path)
     try:
+        str(path.absolute()).encode("utf-8")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"configuration {str(path)!r} cannot be read: it is no regular file")
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"configuration {str(path)!r} has {path.stat().st_size} bytes, above {MAX_CONFIG_BYTES}; "
+                "name a folder or a glob in source.path instead of every file"
+            )
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
@@ -346,8 +520,18 @@ def load_config(path: str | Path) -> PipelineConfig:
         ) from None
     except OSError as error:
         raise ConfigError(f"configuration {str(path)!r} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"configuration {str(path)!r} is nested too deep") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"configuration {str(path)!r}: its path is not UTF-8; rename the file or the folders above it"
+        ) from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"configuration {_abridge(str(path))} cannot be read: {error}") from None
     return make_config(data, base=path.parent)
 
 
@@ -405,11 +589,20 @@ def _list_problems(error: ValidationError, section: type[BaseModel]) -> list[str
             _word(problem["type"], problem["msg"], where, section)
         )
         if problem["type"] not in {"missing", "value_error"}:
-            given.setdefault(where, f" (given: {problem['input']!r})")
+            given.setdefault(where, f" (given: {_abridge(problem['input'])})")
     return [
         f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
         for where, said in messages.items()
     ]
+
+
+def _abridge(value: object) -> str:
+    """Text of a value as it was given, without secrets, shortened where it is long or deep."""
+    # it loads the readers, which a configuration without mistakes does not need
+    from pmflib.ingest.source_urls import mask_secrets
+
+    text = mask_secrets(_SHOWN.repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:

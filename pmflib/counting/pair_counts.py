@@ -229,7 +229,8 @@ def load_shape(path: str | Path) -> tuple[Schema, int]:
 def _read_header(path: Path) -> tuple[Schema, IntArray]:
     check_kind(path, KIND)
     arrays, attributes = read_arrays(path, ["samples"])
-    return Schema.from_json(attributes["schema"]), arrays["samples"]
+    with refuse_damage(path):
+        return Schema.from_json(attributes["schema"]), arrays["samples"]
 
 
 def count_pairs(

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
+from pmflib.errors import PmfError
 from pmflib.solvers.numeric.squarem import Acceleration
-from pmflib.store.checkpoints import load_arrays, save_arrays
+from pmflib.store.checkpoints import load_arrays, save_arrays, save_bytes
 
 
 def save_state(path: Path, state: EMState) -> None:
@@ -32,6 +33,35 @@ def save_state(path: Path, state: EMState) -> None:
         arrays |= _name_model("origin", acceleration.origin)
         arrays |= _name_model("fallback", acceleration.fallback)
     save_arrays(path, arrays)
+
+
+def load_state_of(fit: str, path: Path) -> EMState | None:
+    """Read a state of a fit, to the same bits; None if there is none that can be used.
+
+    Parameters
+    ----------
+    fit
+        Digest of the fit: of all that its states depend on. It is kept beside the states, from this call on.
+    path
+        File of the states.
+
+    Raises
+    ------
+    PmfError
+        If the file is one of another fit: to go on from there would mix the two.
+    """
+    mark = path.with_suffix(".fit")
+    known = mark.read_text("utf-8", "replace") if mark.exists() else None
+    if known is None:
+        # a state that nobody answers for is not gone on from
+        save_bytes(mark, fit.encode())
+        return None
+    if known != fit:
+        raise PmfError(
+            f"checkpoint {str(path.parent)!r} holds states of another fit, of other samples or options; give each fit "
+            "a folder of its own, or delete that one"
+        )
+    return load_state(path)
 
 
 def load_state(path: Path) -> EMState | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -76,6 +77,16 @@ class SamplesInMemory:
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
         return estimate_gain(self._add_up(score_difference, (first, second)))
+
+    def digest(self) -> str:
+        """SHA-256 of the distinct rows and their weights, in hexadecimal."""
+        total = hashlib.sha256()
+        for block in self._blocks:
+            codes = block.to_codes(self._offsets).astype(np.int16)
+            total.update(f"{codes.shape} {block.weights is None} ".encode() + codes.tobytes())
+            if block.weights is not None:
+                total.update(block.weights.tobytes())
+        return total.hexdigest()
 
     def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         """Sums of scores over the blocks, in their order."""

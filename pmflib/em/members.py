@@ -6,14 +6,16 @@ factors in one table. The M-step of such a model is the M-step of each member; o
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.em.checkpoint import load_state, save_state
+from pmflib.em.checkpoint import load_state_of, save_state
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import Samples
 from pmflib.em.statistics import EMStatistics
@@ -78,6 +80,8 @@ class Runs:
         Folder for the states of the runs; a run that has one there continues from it. None saves nothing.
     on_pass
         Called with the name of the run and its state after each pass, once that is saved.
+    options
+        Digest of the options of the fit that states depend on: a run does not continue from states of another fit.
     """
 
     training: Samples
@@ -90,6 +94,7 @@ class Runs:
     accelerate: bool = False
     checkpoint: Path | None = None
     on_pass: Callable[[str, EMState], None] | None = None
+    options: str = ""
 
     def run(
         self,
@@ -116,10 +121,15 @@ class Runs:
         Returns
         -------
         The state of all models side by side, as `join_members` puts them.
+
+        Raises
+        ------
+        PmfError
+            If the folder for states holds those of another fit.
         """
         held_out = self.held_out if stop_early else None
         path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
-        state = None if path is None else load_state(path)
+        state = None if path is None else load_state_of(self._digest, path)
 
         def evaluate(joined: Parameters) -> EMStatistics:
             return join_statistics(self.training.evaluate(split_members(joined, len(starts))))
@@ -146,3 +156,10 @@ class Runs:
             accelerate=self.accelerate,
             on_pass=save_and_report,
         )
+
+    @cached_property
+    def _digest(self) -> str:
+        """SHA-256 of what the states of these runs depend on, but for their starts, which follow from it."""
+        held_out = "" if self.held_out is None else self.held_out.digest()
+        parts = (self.options, self.training.digest(), held_out, f"{self.accelerate}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -32,3 +32,6 @@ class Samples(Protocol):
 
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
+
+    def digest(self) -> str:
+        """SHA-256 that other samples do not have, in hexadecimal: states of EM are kept with it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import name_place
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 
 KEPT_SHARE = 4
@@ -125,6 +128,16 @@ class StoredSamples:
     def n_observed(self) -> int:
         """Number of observed cells."""
         return sum(block.n_observed for block in self.blocks)
+
+    def digest(self) -> str:
+        """SHA-256 of the places of the blocks and of the rows in them, in hexadecimal; no block is read."""
+        total = hashlib.sha256()
+        for block in self.blocks:
+            place = name_place(Path(block.path))
+            total.update(f"{place} {block.start} {block.stop} {block.fold} ".encode())
+            if block.superseded is not None:
+                total.update(block.superseded.astype(np.int64).tobytes())
+        return total.hexdigest()
 
     def with_client(self, client: Client) -> StoredSamples:
         """Samples of the same blocks for other workers, or, for None, for this thread."""

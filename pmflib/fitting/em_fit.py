@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +70,8 @@ class EMFit:
         Variable that held-out samples judge by; None is all.
     made, methods
         Starts that were made before, and what made them, as for `Starts`.
+    given
+        Digest of the model that was given as a start; "" where there is none.
     """
 
     schema: Schema
@@ -78,6 +82,7 @@ class EMFit:
     target: int | None = None
     made: Mapping[str, Parameters] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
+    given: str = ""
 
     def sized_for(self, training: Samples) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
@@ -88,7 +93,8 @@ class EMFit:
         method = self.options.start_methods[0]
         opened = open_for_em((model.prior, model.factors), self._estimate_singles(counts))
         made_by = str(model.origin.get("method", method))
-        return replace(self, made={method: opened}, methods={method: made_by})
+        given = digest_model((model.prior, model.factors))
+        return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
     def open_held_out(self, validation: object | None) -> Samples | None:
         """Samples to judge by, stored or in memory; None where there are none.
@@ -184,7 +190,14 @@ class EMFit:
         return Starts(load, singles, offsets, self.rank, self.seed, self.made, self.methods)
 
     def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
-        return Runs(training, held_out, self.schema.offsets, starts.singles, *self.passes)
+        offsets, options = self.schema.offsets, self._digest_options()
+        return Runs(training, held_out, offsets, starts.singles, *self.passes, options)
+
+    def _digest_options(self) -> str:
+        """SHA-256 of what states of EM depend on, other than the samples; limits of passes only end them."""
+        options = asdict(self.options)
+        parts = [self.schema.digest, self.rank, options, self.seed, self.target, self.given]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _report(
         self, recipe: Recipe, model: Parameters, state: EMState, starts: Starts
@@ -212,6 +225,14 @@ class EMFit:
             comparisons=recipe.comparisons,
             log_likelihoods=state.log_likelihoods,
         )
+
+
+def digest_model(model: Parameters) -> str:
+    """SHA-256 of a model's parameters, in hexadecimal."""
+    total = hashlib.sha256()
+    for array in model:
+        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, np.float64).tobytes())
+    return total.hexdigest()
 
 
 def warn_if_stopped(result: FitResult, max_passes: int) -> None:

@@ -12,7 +12,7 @@ from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.candidates import Options
-from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
+from pmflib.fitting.em_fit import EMFit, OnPass, Passes, digest_model, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.starts import StoredCounts
 from pmflib.methods import MEMBER_START_METHODS
@@ -95,8 +95,8 @@ def fit_em(
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint
-        Folder for the states of the runs of this fit, and of no other: the same call continues from them, to the same
-        bits. None saves nothing.
+        Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
+        other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
     on_pass
         Called with the name of a run, such as "random-0.3", and its `EMState` after each pass: progress.
 
@@ -108,7 +108,7 @@ def fit_em(
     ------
     PmfError
         If neither or both of model and rank are given, the model is an average, there are no samples in memory, start
-        model or counts are given for samples in memory, or an option is out of range.
+        model or counts are given for samples in memory, an option is out of range, or the checkpoint is of another fit.
     SchemaError
         If samples do not fit the schema, or it has no such target.
     StoreError
@@ -137,6 +137,7 @@ def fit_em(
         passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
         target=None if target is None else schema.position(target),
         made={} if model is None else {"given": (model.prior, model.factors)},
+        given="" if model is None else digest_model((model.prior, model.factors)),
     )
     if isinstance(samples, StoredSamples):
         counts = samples.count_pairs() if counts is None else counts

@@ -17,9 +17,11 @@ from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
 from pmflib.ingest.sources import Source
+from pmflib.json_files import parse_json
 from pmflib.schema import Schema, Variable
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import read_checked
 
 VERSION = 1
 """Version of the artefact: raised when its content changes."""
@@ -59,7 +61,7 @@ class Census:
     @staticmethod
     def load(path: Path) -> Census:
         """Read what `save` wrote."""
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(read_checked(path))
         return Census(tuple(content["workers"]), tuple(content["labels"]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pmflib.ingest.quarantine import (
 )
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_file_steps, list_layers
+from pmflib.store.file_digests import check_file, read_checked
 
 
 def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
@@ -53,28 +55,39 @@ def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch
     """Rejected rows of a dataset, in batches of ``QUARANTINE_SCHEMA``: see `export_quarantine`."""
     steps = list_file_steps(store, dataset)
     for step in steps:
-        yield from _read(store.locate(step.step) / QUARANTINE, None)
+        yield from read_part(store.locate(step.step) / QUARANTINE, None)
     # partitions of files were listed with their files
     done = {step.step.identity for step in steps}
     for layer in list_layers(store, dataset):
         if layer.partition.identity not in done:
             folder = store.locate(layer.partition)
             gone = read_sample_hashes(Path(layer.path))[layer.superseded]
-            yield from _read(folder / QUARANTINE, gone)
+            yield from read_part(folder / QUARANTINE, gone)
 
 
-def _read(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
-    """Rows of one quarantine, but those of samples that are superseded, whose hashes are given."""
+def read_part(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
+    """Read the quarantine of one step, but rows of samples that are superseded, whose hashes are given.
+
+    Raises
+    ------
+    StoreError
+        If it is damaged.
+    """
     start = 0
     try:
         kept = None
         if superseded is not None and superseded.size:
-            hashes = np.load(path.with_name(QUARANTINE_HASHES), allow_pickle=False)
+            hashes = np.load(
+                io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
+            )
             kept = ~np.isin(hashes, superseded)
+        check_file(path)
         for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
             stop = start + batch.num_rows
             yield batch if kept is None else batch.filter(pa.array(kept[start:stop]))
             start = stop
+    except StoreError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(
             f"quarantine of {path.parent.name!r} cannot be read ({error}); run the pipeline again"

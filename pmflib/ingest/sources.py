@@ -12,15 +12,23 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import IO, Any
 
-import fsspec
 import pyarrow as pa
 
 from pmflib.config.pipeline import DATA_SUFFIXES
-from pmflib.errors import SourceError
+from pmflib.errors import SourceError, UnreachableError
+from pmflib.ingest.file_systems import (
+    call_within,
+    find_file_system,
+    list_files,
+    measure_file,
+    open_file,
+    refuse_unreachable,
+)
+from pmflib.ingest.source_urls import mask_secrets
 
 DIGEST_BYTES = 1 << 20
 """Bytes of a file that are hashed at a time."""
@@ -42,7 +50,7 @@ class Source:
     name
         Base name, or path below the folder or glob it was found by: the same on every machine.
     url
-        Path or fsspec URL to open it by.
+        Path or fsspec URL to open it by; it may hold secrets, and is not shown.
     size
         Bytes as stored, packed or not; 1 where the file system does not report it.
     digest
@@ -50,7 +58,7 @@ class Source:
     """
 
     name: str
-    url: str
+    url: str = field(repr=False)
     size: int
     digest: str = ""
 
@@ -144,16 +152,20 @@ def digest_source(source: Source) -> str:
 
 
 def spare_transient(error: BaseException) -> None:
-    """Raise an error again where the file is not at fault, so that the stage is tried again."""
+    """Raise an `UnreachableError` where the file is not at fault, so that the stage is tried again."""
     if isinstance(error, OSError) and (
         error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
     ):
-        raise error
+        raise UnreachableError(
+            mask_secrets(
+                f"a source could not be read on ({error}); see to its disk or network, then run again"
+            )
+        ) from None
 
 
 def describe_file(source: Source) -> dict[str, Any]:
     """What a file system says of a file: size, times, tags, whatever it has; nothing if it cannot be asked."""
-    files, place = _file_system(source.url)
+    files, place = find_file_system(source.url)
     try:
         facts: dict[str, Any] = files.info(place)
     except OSError:
@@ -180,14 +192,7 @@ def open_source(source: Source, *, unpack: bool = True, check: bool = False) -> 
     SourceError
         If the file cannot be opened, or its bytes are not those of its digest.
     """
-    files, place = _file_system(source.url)
-    try:
-        stored = files.open(place, "rb")
-    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
-        raise SourceError(
-            f"{source.name}: cannot be opened ({type(error).__name__}); "
-            "check that it still exists and may be read"
-        ) from error
+    stored = open_file(source.name, source.url)
     with stored:
         if not (check and source.digest):
             yield _unpack(source.name, stored) if unpack else stored
@@ -232,54 +237,48 @@ def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
     return stored
 
 
-def _file_system(url: str) -> tuple[Any, str]:
-    try:
-        files, place = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError) as error:
-        raise SourceError(
-            f"source.path {url!r}: no file system for it ({error}); "
-            "install the fsspec driver it names, or copy the files here"
-        ) from error
-    return files, str(place)
-
-
 def _find(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:
-    files, place = _file_system(path)
+    return call_within(path, lambda: _list(path, suffixes, skipped))
+
+
+def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:
+    files, place = find_file_system(path)
     chosen = False
-    try:
+    with refuse_unreachable(f"source.path {path!r}"):
         if re.search(r"[*?\[]", place) and not files.exists(place):
             base = posixpath.dirname(re.split(r"[*?\[]", place)[0])
             places = [match for match in files.glob(place) if not files.isdir(match)]
             chosen = not place.endswith(("*", "?", "]"))
         elif files.isdir(place):
             base = place
-            places = [p for p in files.find(place) if not _is_hidden(posixpath.relpath(p, place))]
+            found = list_files(files, place)
+            places = [p for p in found if not _is_hidden(posixpath.relpath(p, place))]
         else:
             base = posixpath.dirname(place)
             places = [place] if files.exists(place) else []
             chosen = True
-        sizes = {p: files.info(p).get("size") for p in places}
-    except (FileNotFoundError, PermissionError) as error:
-        raise SourceError(f"source.path {path!r} cannot be listed: {error}") from error
+        sizes = {p: measure_file(files, p) for p in places}
     if not places:
         raise SourceError(
-            f"source.path {path!r} matches no file; check the spelling, and that a relative path "
+            f"source.path {mask_secrets(path)!r} matches no file; check the spelling, and that a relative path "
             "starts from the configuration file"
         )
-    found = []
+    sources = []
     for p in places:
-        name = posixpath.relpath(p, base) if base else p
+        # a signature in a URL is no part of the name: it is a secret, and another one every night
+        name = mask_secrets(posixpath.relpath(p, base) if base else p)
         if chosen or _is_data(name, suffixes):
             # a size that is not known is no reason to take a file for empty
-            found.append(Source(name, _url(files, p), 1 if sizes[p] is None else int(sizes[p])))
+            size = sizes[p]
+            sources.append(Source(name, _url(files, p), 1 if size is None else size))
         else:
             skipped[name] = "its name does not end as data do: see source.suffixes"
-    if not found:
+    if not sources:
         raise SourceError(
-            f"source.path {path!r} matches no data: names of {len(places)} files, as {places[0]!r}, end with none of "
-            f"{list(suffixes)}; name a file, or set source.suffixes"
+            f"source.path {mask_secrets(path)!r} matches no data: names of {len(places)} files, as {places[0]!r}, end "
+            f"with none of {list(suffixes)}; name a file, or set source.suffixes"
         )
-    return found
+    return sources
 
 
 def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:

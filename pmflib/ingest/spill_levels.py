@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
-from pmflib.ingest.spills import read_checked
+from pmflib.json_files import parse_json
 from pmflib.schema import Schema
+from pmflib.store.file_digests import read_checked
 
 LEVELS_FILE = "levels.json"
 """Variable and label of each level, where the rows were encoded with a part of the schema."""
@@ -47,7 +48,7 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
     if not path.exists():
         return None
     try:
-        names = pa.array(json.loads(read_checked(path)), pa.string())
+        names = pa.array(parse_json(read_checked(path)), pa.string())
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(
             f"spill {folder.name!r} cannot be read ({error}); spill its file again"

@@ -18,6 +18,7 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.buckets import list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
+from pmflib.store.file_digests import read_checked
 
 SPILL_BYTES = 32 << 20
 """Encoded rows that wait in memory before they are sorted and written, bytes."""
@@ -253,11 +254,6 @@ class Spill:
         return StoreError(
             f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
         )
-
-
-def read_checked(path: Path) -> bytes:
-    """Read a small file of an artefact."""
-    return path.read_bytes()
 
 
 def is_among(keys: HashArray, wanted: HashArray) -> BoolArray:

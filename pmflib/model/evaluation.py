@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.hashing import mix_hashes
+from pmflib.hashing import HashArray, mix_hashes
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -116,10 +116,29 @@ def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> B
     -------
     bool of shape (n_rows, n_variables), True where an observed cell is to be hidden.
     """
-    cells = rows[:, None] * np.int64(codes.shape[1]) + np.arange(codes.shape[1])
-    drawn = mix_hashes(cells, seed) >> np.uint64(11)
+    drawn = draw_cells(codes.shape, rows, seed) >> np.uint64(11)
     hidden: BoolArray = (codes >= 0) & (drawn < np.uint64(share * 2**53))
     return hidden
+
+
+def draw_cells(shape: tuple[int, ...], rows: IntArray, seed: int) -> HashArray:
+    """Draw a number for every cell by a hash of its place.
+
+    Parameters
+    ----------
+    shape
+        (n_rows, n_variables).
+    rows
+        int64 of shape (n_rows,): numbers of the rows, distinct.
+    seed
+        Integer in [0, 2**64).
+
+    Returns
+    -------
+    uint64 of that shape.
+    """
+    cells = rows[:, None] * np.int64(shape[1]) + np.arange(shape[1])
+    return mix_hashes(cells, seed)
 
 
 def score_hidden(

@@ -15,7 +15,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import check_kind, read_arrays, refuse_damage, write_arrays
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
@@ -317,5 +317,6 @@ class JointPMF:
         """
         check_kind(Path(path), KIND)
         arrays, attributes = read_arrays(Path(path), ["prior", "factors"])
-        schema = Schema.from_json(attributes["schema"])
-        return cls(arrays["prior"], arrays["factors"], schema, attributes["origin"])
+        with refuse_damage(Path(path)):
+            schema = Schema.from_json(attributes["schema"])
+            return cls(arrays["prior"], arrays["factors"], schema, dict(attributes["origin"]))

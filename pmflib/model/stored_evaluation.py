@@ -57,8 +57,11 @@ def score_group(
     parts = []
     for reference, block in zip(group, read_blocks(group), strict=True):
         codes = block.to_codes(model.schema.offsets)
-        # a partition's folder is named by its digest
-        key = int(Path(reference.path).parent.name[:12], 16) ^ seed
-        hidden = choose_hidden(codes, reference.rows, share, key)
+        hidden = choose_hidden(codes, reference.rows, share, make_key(reference, seed))
         parts.append(score_hidden(codes, hidden, model, baseline))
     return HeldOutScores.merge(parts)
+
+
+def make_key(block: BlockReference, seed: int) -> int:
+    """Seed of what is hidden in the partition of a block: its folder is named by its digest."""
+    return int(Path(block.path).parent.name[:12], 16) ^ seed

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pmflib.errors import ConfigError
@@ -32,6 +34,15 @@ _KEEP_MEMORY = {
 """Options of Dask: the environment in which worker processes start. By default freed memory returns to the system at
 once; to map the memory of blocks of a few MiB again and again would take half as long as to read them."""
 
+_SERVE_NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Options of Dask: where its processes would serve a dashboard and pages of figures, there are none."""
+
+_securities: dict[str, Any] = {}
+"""Keys of the schedulers that this process has started and that listen on a port, by address."""
+
 
 @contextmanager
 def start_workers(cluster: ClusterConfig) -> Iterator[str]:
@@ -45,20 +56,21 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
 
     Yields
     ------
-    Address of the scheduler.
+    Address of the scheduler. Threads are reached in memory alone; processes on loopback, where connections need a key
+    that is drawn here and passed on to them: `open_client` of this process knows it, other users of the machine do not.
     """
-    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
-    if address:
+    if address := _find_scheduler(cluster):
         yield address
         return
     import dask
     from distributed import LocalCluster
+    from distributed.security import Security
 
     n = cluster.workers or count_processors()
     options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
         _quiet("distributed"),
-        dask.config.set(_KEEP_MEMORY),
+        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
             threads_per_worker=1 if cluster.processes else n,
@@ -66,10 +78,96 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still means the default port
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            security=Security.temporary() if cluster.processes else None,
             **options,
         ) as local,
     ):
-        yield local.scheduler_address
+        # a worker that is a thread would serve its pages to the network
+        for node in (local.scheduler, *local.workers.values()):
+            if (pages := getattr(node, "http_server", None)) is not None:
+                local.loop.add_callback(pages.stop)
+        _securities[local.scheduler_address] = local.security
+        try:
+            yield local.scheduler_address
+        finally:
+            del _securities[local.scheduler_address]
+
+
+def _find_scheduler(cluster: ClusterConfig) -> str:
+    """Address of the scheduler that runs already; empty if none is named."""
+    return os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+
+
+@dataclass
+class _RunWorkers:
+    """Workers of a run, which start when a stage first needs them.
+
+    Parameters
+    ----------
+    cluster
+        Section ``cluster`` of the configuration.
+    stack
+        Context of the run: workers end with it.
+    address
+        Of the scheduler; empty before they have started.
+    """
+
+    cluster: ClusterConfig
+    stack: ExitStack
+    address: str = ""
+
+    def start(self) -> str:
+        """Start the workers unless they are there; return the address of their scheduler."""
+        if not self.address:
+            self.address = self.stack.enter_context(start_workers(self.cluster))
+        return self.address
+
+
+_run_workers: ContextVar[_RunWorkers | None] = ContextVar("run_workers", default=None)
+
+
+@contextmanager
+def share_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Let the stages of a run share workers. They start when a stage first needs them, and end with the context.
+
+    A run that finds everything done never starts any.
+
+    Parameters
+    ----------
+    cluster
+        Section ``cluster`` of the configuration, as for `start_workers`.
+
+    Yields
+    ------
+    Address of a scheduler that runs already; empty where workers start when `use_workers` is first called.
+    """
+    with ExitStack() as stack:
+        before = _run_workers.set(_RunWorkers(cluster, stack))
+        try:
+            yield _find_scheduler(cluster)
+        finally:
+            _run_workers.reset(before)
+
+
+@contextmanager
+def use_workers(cluster: ClusterConfig) -> Iterator[str]:
+    """Use the workers of the run under way; outside `share_workers`, some that are started for this context alone.
+
+    Parameters
+    ----------
+    cluster
+        As for `start_workers`.
+
+    Yields
+    ------
+    Address of the scheduler.
+    """
+    if (shared := _run_workers.get()) is not None:
+        yield shared.start()
+        return
+    with start_workers(cluster) as address:
+        yield address
 
 
 @contextmanager
@@ -105,8 +203,10 @@ def open_client(address: str) -> Iterator[Client]:
     from distributed import Client
 
     try:
-        client = Client(address, set_as_default=False, timeout=30)
-    except (OSError, TimeoutError, ValueError) as error:
+        security = _securities.get(address)
+        client = Client(address, set_as_default=False, timeout=30, security=security)
+    except Exception as error:
+        # a refused connection, a name that does not resolve, keys that do not fit, a protocol that there is not
         raise ConfigError(
             f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
             "start one, or leave the address empty"

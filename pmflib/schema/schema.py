@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pmflib.arrays import IntArray
 from pmflib.errors import SchemaError
+from pmflib.json_files import read_json
 from pmflib.schema.inference import LevelCensus, propose_variable
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
@@ -344,14 +345,14 @@ class Schema:
             If the file is absent, cannot be read, is not JSON, or not a schema.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(Path(path))
         except FileNotFoundError:
             raise SchemaError(
                 f"schema file {str(path)!r} does not exist; `pmf infer` drafts one"
             ) from None
         except OSError as error:
             raise SchemaError(f"schema file {str(path)!r} cannot be read: {error}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise SchemaError(f"schema file {str(path)!r} is not JSON: {error}") from None
         return cls.from_json(data)
 

@@ -100,6 +100,35 @@ def compare_folds(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> P
     return PairedDifference(mean, error)
 
 
+def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
+    """Compare two candidates by the cells of every held-out sample, from sums that can be added up over blocks.
+
+    The cells of a sample are predicted from one another and are not independent, so samples are what is drawn: with
+    g_s the gain of sample s and m_s its number of cells, the gain per cell is the ratio R = sum g_s / sum m_s, and its
+    standard error is sqrt(n / (n - 1) sum (g_s - R m_s)^2) / sum m_s, over n samples.
+
+    Parameters
+    ----------
+    sums
+        float64 of shape (6,): number of samples with cells; sums over them of m, of g (nats), of m^2, of g m and of
+        g^2.
+
+    Returns
+    -------
+    Mean gain per cell, nats, and its standard error; infinite for fewer than two samples.
+
+    References
+    ----------
+    Cochran (1977), Sampling Techniques, section 6.4, for the variance of a ratio.
+    """
+    n_samples, cells, gain, cells_squared, product, gain_squared = (float(each) for each in sums)
+    mean = gain / cells if cells else 0.0
+    if n_samples < 2:
+        return PairedDifference(mean, math.inf)
+    spread = max(gain_squared - 2 * mean * product + mean**2 * cells_squared, 0.0)
+    return PairedDifference(mean, math.sqrt(spread * n_samples / (n_samples - 1)) / cells)
+
+
 @dataclass(frozen=True)
 class ScoredCandidate:
     """One candidate of a comparison.

@@ -5,23 +5,26 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import operator
 import os
-import platform
 import re
 import shutil
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pmflib.errors import StoreError
+from pmflib.store.file_digests import LIST_FILE, PLACE_DIGITS, find_changes, write_list
+from pmflib.store.leases import drop_leases, find_holder, hold_lease, list_leases, mark_draft
+from pmflib.store.private_files import close_tree, make_folder, make_root, write_file
+from pmflib.store.sealed_json import seal, unseal
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
-PLACE_DIGITS = 24
-"""Digits of an artefact's digest that name its folder."""
+KIND_FILE = ".kind"
+"""File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
 _KIND = re.compile(r"[a-z][a-z-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -132,16 +135,24 @@ class Entry:
             Reference.from_json(data["reference"]),
             {role: Reference.from_json(each) for role, each in data["inputs"].items()},
             dict(data["options"]),
-            int(data["version"]),
+            operator.index(data["version"]),
             dict(data["summary"]),
         )
+
+    def identify(self) -> str:
+        """Identity that follows from kind, inputs, options and version."""
+        options = self.options
+        if self.reference.kind == SOURCE:
+            options = {**options, "digest": self.reference.digest}
+        return identify(self.reference.kind, self.inputs, options, self.version)
 
 
 class Store:
     """A folder of artefacts and their manifest.
 
-    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically; ``<kind>/<digest>/`` the
-    content; ``work/<identity>/`` checkpoints of work under way; ``tmp/`` what is being written.
+    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically, its time that of its last use;
+    ``<kind>/<digest>/`` the content; ``work/<identity>/`` checkpoints of work under way; ``tmp/`` what is being
+    written; ``leases/`` who is at work.
 
     Parameters
     ----------
@@ -157,8 +168,9 @@ class Store:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         with refuse_unwritable(self.root):
-            for name in ("manifest", "tmp", "work"):
-                (self.root / name).mkdir(parents=True, exist_ok=True)
+            make_root(self.root)
+            for name in ("manifest", "tmp", "work", "leases"):
+                make_folder(self.root / name)
 
     def locate(self, reference: Reference) -> Path:
         """Folder of an artefact.
@@ -176,25 +188,50 @@ class Store:
         return path
 
     def find(self, identity: str) -> Entry | None:
-        """Entry of an identity, or None if it was never published, or its content is gone."""
+        """Entry of an identity, which is used now; None if it was never published, or its content is gone.
+
+        Raises
+        ------
+        StoreError
+            If the entry does not read, or has been edited.
+        """
+        # who clears up sees when it was last used; a store that may only be read needs no such note
+        with suppress(OSError):
+            os.utime(self.root / "manifest" / f"{identity}.json")
+        return self._find(identity)
+
+    def read_entry(self, identity: str) -> Entry | None:
+        """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.
+
+        Raises
+        ------
+        StoreError
+            If it does not read, or is not what was written: one that was edited, or whose identity does not follow from
+            its kind, inputs, options and version.
+        """
+        name = f"manifest/{identity}.json"
         try:
-            entry = Entry.from_json(
-                json.loads((self.root / "manifest" / f"{identity}.json").read_text("utf-8"))
-            )
+            entry = Entry.from_json(unseal((self.root / name).read_bytes()))
+            if not identity == entry.reference.identity == entry.identify():
+                raise ValueError("its identity is not that of its kind, inputs, options, version")
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
-                f"manifest entry {identity[:12]} is damaged ({error}); delete manifest/{identity}.json to rebuild it"
+                f"manifest entry {identity[:12]} is damaged ({error}); delete {name} to rebuild it"
             ) from error
-        if entry.reference.path and not (self.root / entry.reference.path).exists():
-            return None
         return entry
+
+    def _find(self, identity: str) -> Entry | None:
+        entry = self.read_entry(identity)
+        if entry is None or not entry.reference.path:
+            return entry
+        return entry if (self.root / entry.reference.path / LIST_FILE).exists() else None
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in order of identity."""
         for path in sorted((self.root / "manifest").glob("*.json")):
-            if (entry := self.find(path.stem)) is not None:
+            if (entry := self._find(path.stem)) is not None:
                 yield entry
 
     def build(
@@ -233,13 +270,15 @@ class Store:
             # a run that was killed between the manifest entry and its last line left them
             shutil.rmtree(work, ignore_errors=True)
             return found
-        tmp = self.root / "tmp" / mark_draft(kind)
-        with refuse_unwritable(self.root):
+        with refuse_unwritable(self.root), hold_lease(self, f"build of {kind}"):
+            tmp = self.root / "tmp" / mark_draft(kind)
             for folder in (tmp, work):
-                folder.mkdir(parents=True, exist_ok=True)
+                make_folder(folder)
+            if not (work / KIND_FILE).exists():
+                (work / KIND_FILE).write_text(kind, "utf-8")
             try:
                 summary = dict(write(tmp, work))
-                digest = digest_tree(tmp)
+                digest = write_list(tmp)
                 reference = Reference(kind, identity, digest)
                 self._publish(tmp, reference)
             finally:
@@ -253,30 +292,36 @@ class Store:
         """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
         identity = identify(SOURCE, {}, {"name": name, "digest": digest}, 1)
         entry = Entry(Reference(SOURCE, identity, digest), {}, {"name": name}, 1, dict(summary))
-        with refuse_unwritable(self.root):
+        with refuse_unwritable(self.root), hold_lease(self, f"record of {SOURCE}"):
             self._record(entry)
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete drafts of processes of this machine that have ended; return their number."""
-        dropped = 0
+        """Delete drafts whose lease is over or gone, for their processes have ended; return their number."""
         drafts = [
             *(self.root / "tmp").iterdir(),
             *(self.root / "manifest").glob(".*"),
             *(self.root / "runs").glob("*/.*"),
         ]
+        # after the drafts: a lease is there before its drafts and until they are gone
+        alive = {lease.holder for lease in list_leases(self) if lease.is_alive}
+        dropped = 0
         for path in drafts:
-            if _is_abandoned(path.name):
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
-                dropped += 1
+            holder = find_holder(path.name)
+            if holder is None or holder in alive:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+            dropped += 1
+        drop_leases(self)
         return dropped
 
     def _publish(self, tmp: Path, reference: Reference) -> None:
         target = self.root / reference.path
-        target.parent.mkdir(exist_ok=True)
+        make_folder(target.parent)
+        close_tree(tmp, self.root.stat().st_mode)
         for path in (tmp, *tmp.rglob("*")):
             sync_file(path)
         try:
@@ -285,7 +330,7 @@ class Store:
             if not target.is_dir():
                 raise
             # another run published the same content first: names are digests, so this is the same, unless damaged since
-            if digest_tree(target) != reference.digest:
+            if not _is_whole(target):
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
@@ -293,8 +338,8 @@ class Store:
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
-        text = json.dumps(entry.to_json(), indent=1, sort_keys=True, ensure_ascii=False)
-        replace_file(self.root / "manifest" / f"{entry.reference.identity}.json", text.encode())
+        path = self.root / "manifest" / f"{entry.reference.identity}.json"
+        replace_file(path, seal(entry.to_json()))
 
 
 def identify(
@@ -306,21 +351,19 @@ def identify(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_tree(path: Path) -> str:
-    """SHA-256 of a folder: of the relative name and the content of every file, in order of name."""
-    total = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        total.update(file.relative_to(path).as_posix().encode() + b"\0")
-        with file.open("rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()
+def _is_whole(folder: Path) -> bool:
+    """Whether an artefact still holds what it was published with."""
+    try:
+        return not find_changes(folder)
+    except StoreError:
+        return False
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
     tmp = path.with_name(mark_draft(f".{path.name}"))
     try:
-        tmp.write_bytes(content)
+        write_file(tmp, content)
         sync_file(tmp)
         os.replace(tmp, path)
     except BaseException:
@@ -336,26 +379,3 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def mark_draft(name: str) -> str:
-    """Name of a draft, which holds its machine, its process and a random part."""
-    return f"{name}-{_machine()}.{os.getpid()}-{uuid.uuid4().hex[:8]}"
-
-
-def _machine() -> str:
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-
-
-def _is_abandoned(name: str) -> bool:
-    """Whether a draft is of a process that has ended; drafts of other machines, and other names, may be in use."""
-    parts = re.fullmatch(r".*-([0-9a-f]{8})\.(\d+)-[0-9a-f]{8}", name)
-    if parts is None or parts[1] != _machine():
-        return False
-    try:
-        os.kill(int(parts[2]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

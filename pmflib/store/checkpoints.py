@@ -13,17 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.store.artefacts import replace_file
+from pmflib.store.private_files import make_folder
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays into one file, in place of the one before."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
+    save_bytes(path, buffer.getvalue())
+
+
+def save_bytes(path: Path, content: bytes) -> None:
+    """Write a file in place of the one before, in a folder that is made if need be."""
     while True:
         # another run of the same work removes the folder when it is done first, be it between these two lines
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
-            replace_file(path, buffer.getvalue())
+            replace_file(path, content)
         except FileNotFoundError:
             continue
         return

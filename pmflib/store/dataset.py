@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
+from pmflib.json_files import parse_json
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import read_checked
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_tallies
 
 SAMPLES = "samples"
@@ -257,6 +259,23 @@ def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     ]
 
 
+def list_sources(store: Store, dataset: Reference | None) -> list[dict[str, Any]]:
+    """Raw files of a dataset for the record of a run: name, digest, bytes and rows of each; none of no dataset.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    sources = []
+    for file in [] if dataset is None else list_file_steps(store, dataset):
+        source, step = store.find(file.source.identity), store.find(file.step.identity)
+        facts = {"name": file.name, "digest": file.source.digest}
+        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
+        sources.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
+    return sources
+
+
 def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
 
@@ -267,9 +286,11 @@ def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     """
     file = store.locate(dataset) / CONTENT
     try:
-        content = json.loads(file.read_text("utf-8"))
+        content = parse_json(read_checked(file))
         if not isinstance(content, dict) or len(content["keys"]) != len(content["partitions"]):
             raise ValueError("it is no list of partitions with their keys")
+    except StoreError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
@@ -359,7 +380,9 @@ def _list_blocks(
 
 def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
     try:
-        return pq.read_table(store.locate(dataset) / name)
+        return pq.read_table(pa.BufferReader(read_checked(store.locate(dataset) / name)))
+    except StoreError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"

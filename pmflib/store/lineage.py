@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.retention import is_needed
 
 
 @dataclass(frozen=True)
@@ -19,42 +20,58 @@ class Step:
         Edges between the result and this artefact.
     role
         Role of the artefact among the inputs of the one made from it; "" for the result.
+    reference
+        The artefact.
     entry
-        Its manifest entry.
+        Its manifest entry; None for one that `pmf gc` has collected, for what was made of it does without it.
     again
         Whether an earlier step is the same artefact: its inputs are not listed again.
     """
 
     depth: int
     role: str
-    entry: Entry
+    reference: Reference
+    entry: Entry | None
     again: bool
 
 
-def trace(store: Store, reference: Reference) -> Iterator[Step]:
+def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> Iterator[Step]:
     """Walk from a result back to the raw files, inputs after what is made from them.
+
+    Parameters
+    ----------
+    store
+        The store.
+    reference
+        The result.
+    dispensable
+        Whether to go on to inputs that the artefact does without: see `is_needed`.
 
     Raises
     ------
     StoreError
-        If an entry on the way is missing.
+        If an entry on the way is missing that no collection may have taken.
     """
     listed: set[str] = set()
-    waiting: list[tuple[int, str, Reference]] = [(0, "", reference)]
+    waiting: list[tuple[int, str, Reference, bool]] = [(0, "", reference, True)]
     while waiting:
-        depth, role, current = waiting.pop()
+        depth, role, current, needed = waiting.pop()
         entry = store.find(current.identity)
-        if entry is None:
+        if entry is None and needed:
             raise StoreError(
                 f"{current.kind} {current.digest[:12]} is not in the manifest: its lineage is broken; "
                 "run the pipeline again"
             )
         again = current.identity in listed
-        yield Step(depth, role, entry, again)
-        if not again:
-            listed.add(current.identity)
-            inputs = sorted(entry.inputs.items(), reverse=True)
-            waiting += [(depth + 1, name, parent) for name, parent in inputs]
+        yield Step(depth, role, current, entry, again)
+        if entry is None or again:
+            continue
+        listed.add(current.identity)
+        for name, parent in sorted(entry.inputs.items(), reverse=True):
+            kept = is_needed(entry, parent)
+            if kept or dispensable:
+                # what is found beyond a dispensable input may be on its way out as well
+                waiting.append((depth + 1, name, parent, kept and needed))
 
 
 def find_reference(store: Store, prefix: str) -> Reference:

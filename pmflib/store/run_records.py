@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import (
     Reference,
     Store,
-    mark_draft,
     refuse_unwritable,
     sync_file,
 )
+from pmflib.store.leases import hold_lease, mark_draft
+from pmflib.store.private_files import make_folder, write_file
+from pmflib.store.sealed_json import seal, unseal
 
-Action = Literal["run", "labels", "promote", "rollback", "erase"]
+Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
 
 Outcome = Literal["promoted", "kept", "unchanged", "held back", "failed", "interrupted", "done"]
 """How a run ended. Promoted: its model is live. Kept: the model before it stays live. Unchanged: nothing was new. Held
 back: by a guard of quality. Done: a command without a model of its own."""
 
+COLLECTIONS = "@gc"
+"""Name of the history of what `pmf gc` took out of a store; no pipeline can be called so."""
+
+RECORDS = "runs"
+"""Folder of a store with a folder of records for each pipeline."""
+
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
+
+
+_TYPES = {
+    **dict.fromkeys(("action", "outcome", "reason", "started", "ended", "config"), str),
+    **dict.fromkeys(("stages", "facts", "environment"), dict),
+    "inputs": list,
+    "number": int,
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,9 @@ class RunRecord:
     facts
         Plain JSON types: rows, scores of the new and of the live model, findings about quality, ...
     environment
-        Host, Python, and versions of ``PACKAGES``.
+        Host, Python, versions of ``PACKAGES``, and the commit of pmflib where it runs from a checkout.
+    options
+        The configuration, resolved: every option of every section, secrets in URLs masked.
     number
         Place in the history of the pipeline, from 1; 0 before it is written.
     """
@@ -71,6 +89,7 @@ class RunRecord:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     number: int = 0
 
     @property
@@ -80,8 +99,17 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Build a record from what `asdict` gives."""
+        """Build a record from what `asdict` gives.
+
+        Raises
+        ------
+        ValueError
+            If a field is of another type.
+        """
         fields = dict(data)
+        for name, kind in _TYPES.items():
+            if name in fields and type(fields[name]) is not kind:
+                raise ValueError(f"{name} is no {kind.__name__}")
         fields["stages"] = {
             stage: Reference.from_json(each) for stage, each in data["stages"].items()
         }
@@ -89,12 +117,25 @@ class RunRecord:
         return cls(**fields)
 
 
+Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
+"""Last look at a record before it is written: given it and the model that is live just before it."""
+
+
 def name_labelling(name: str) -> str:
     """Name of the history of the true labels that a pipeline found; no pipeline can be called so."""
     return f"{name}@labels"
 
 
-def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
+def list_histories(store: Store) -> list[str]:
+    """Names under which a store holds records of runs: of pipelines, and of their labels; not of collections."""
+    folder = store.root / RECORDS
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    return [name for name in names if name != COLLECTIONS and (folder / name).is_dir()]
+
+
+def append_record(
+    store: Store, name: str, record: RunRecord, settle: Settle | None = None
+) -> RunRecord:
     """Write a record under the next free number of its pipeline.
 
     Parameters
@@ -105,22 +146,28 @@ def append_record(store: Store, name: str, record: RunRecord) -> RunRecord:
         Name of the pipeline.
     record
         What was done; its number is replaced.
+    settle
+        Called with the record and the model that the record before it left live; gives the record to write. What has
+        become live since the run decided is known here for certain, for a number is taken only once.
 
     Returns
     -------
     The record with its number. Of two runs that end together, each has a number of its own.
     """
-    folder = store.root / "runs" / name
-    with refuse_unwritable(store.root):
-        folder.mkdir(parents=True, exist_ok=True)
-        number = max(_list_numbers(folder), default=0)
+    folder = store.root / RECORDS / name
+    with refuse_unwritable(store.root), hold_lease(store, f"record of {name}"):
+        make_folder(folder)
+        number = max([*list_numbers(folder), *list_lost(folder)], default=0)
         while True:
             number += 1
+            if settle is not None:
+                live = read_record(folder, number - 1).live if number > 1 else None
+                record = settle(record, live)
             numbered = RunRecord(**{**vars(record), "number": number})
-            text = json.dumps(asdict(numbered), indent=1, sort_keys=True, ensure_ascii=False)
+            text = seal(asdict(numbered))
             draft = folder / mark_draft(".record")
             try:
-                draft.write_bytes(text.encode())
+                write_file(draft, text)
                 sync_file(draft)
                 # a link, unlike a rename, never replaces the record of another run
                 os.link(draft, folder / _file_name(number))
@@ -140,8 +187,13 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    return [_read(folder, number) for number in sorted(_list_numbers(folder))]
+    folder = store.root / RECORDS / name
+    return [read_record(folder, number) for number in sorted(list_numbers(folder))]
+
+
+def locate_record(store: Store, name: str, number: int) -> Path:
+    """File of a record."""
+    return store.root / RECORDS / name / _file_name(number)
 
 
 def find_record(store: Store, name: str, number: int) -> RunRecord:
@@ -152,14 +204,14 @@ def find_record(store: Store, name: str, number: int) -> RunRecord:
     StoreError
         If there is no such run, or its record is damaged.
     """
-    folder = store.root / "runs" / name
-    numbers = sorted(_list_numbers(folder))
+    folder = store.root / RECORDS / name
+    numbers = sorted(list_numbers(folder))
     if number not in numbers:
         known = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "it has never run"
         raise StoreError(
             f"run {number} of pipeline {name!r} is not in its history: {known}; `pmf history` lists them"
         )
-    return _read(folder, number)
+    return read_record(folder, number)
 
 
 def find_live(store: Store, name: str) -> Reference | None:
@@ -171,9 +223,9 @@ def find_live(store: Store, name: str) -> Reference | None:
         If a record is damaged.
     """
     # newest first: the last record says what is live
-    folder = store.root / "runs" / name
-    last = max(_list_numbers(folder), default=0)
-    return _read(folder, last).live if last else None
+    folder = store.root / RECORDS / name
+    last = max(list_numbers(folder), default=0)
+    return read_record(folder, last).live if last else None
 
 
 def find_last_run(store: Store, name: str) -> RunRecord | None:
@@ -184,9 +236,9 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    for number in sorted(_list_numbers(folder), reverse=True):
-        record = _read(folder, number)
+    folder = store.root / RECORDS / name
+    for number in sorted(list_numbers(folder), reverse=True):
+        record = read_record(folder, number)
         if record.action in ("run", "labels") and record.is_complete:
             return record
     return None
@@ -200,21 +252,47 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / "runs" / name
-    for number in sorted(_list_numbers(folder), reverse=True):
-        record = _read(folder, number)
+    folder = store.root / RECORDS / name
+    for number in sorted(list_numbers(folder), reverse=True):
+        record = read_record(folder, number)
         if record.action == "run" and record.stages.get("model") == model:
             return record
     return None
 
 
 def describe_environment() -> dict[str, str]:
-    """Host, Python, and versions of the packages that results depend on."""
+    """Host, Python, versions of the packages that results depend on, and the commit of a checkout."""
+    commit = _find_commit()
     return {
         "host": platform.node(),
         "python": platform.python_version(),
         **{package: version(package) for package in PACKAGES},
+        **({"commit": commit} if commit else {}),
     }
+
+
+def _find_commit() -> str:
+    """Commit of the checkout that pmflib runs from, "-dirty" after it where files were changed; "" without one."""
+    root = Path(__file__).parents[2]
+    # an installed package may lie inside the checkout of somebody else's project
+    if not (root / ".git").exists():
+        return ""
+    words = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        # without git, or in a checkout that is another user's: the version says the rest
+        return ""
+    return found.stdout.strip()
 
 
 def now() -> str:
@@ -226,20 +304,39 @@ def _file_name(number: int) -> str:
     return f"{number:06}.json"
 
 
-def _list_numbers(folder: Path) -> Sequence[int]:
-    """Numbers of the records in a folder, in no order."""
+def list_numbers(folder: Path) -> Sequence[int]:
+    """Numbers of the records in the folder of a pipeline, in no order."""
+    return _list_stems(folder, ".json")
+
+
+def list_lost(folder: Path) -> Sequence[int]:
+    """Numbers of the records of a pipeline that somebody has declared lost, by a file that ends in .lost."""
+    return _list_stems(folder, ".lost")
+
+
+def _list_stems(folder: Path, suffix: str) -> list[int]:
     if not folder.is_dir():
         return []
-    return [int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()]
+    return [int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdecimal()]
 
 
-def _read(folder: Path, number: int) -> RunRecord:
+def read_record(folder: Path, number: int) -> RunRecord:
+    """Read a record in the folder of a pipeline.
+
+    Raises
+    ------
+    StoreError
+        If it does not read, or has been edited.
+    """
     path = folder / _file_name(number)
     try:
-        return RunRecord.from_json(json.loads(path.read_text("utf-8")))
+        record = RunRecord.from_json(unseal(path.read_bytes()))
+        if record.number != number:
+            raise ValueError(f"it is the record of run {record.number}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        place = f"runs/{folder.name}/{path.name}"
+        place = f"{RECORDS}/{folder.name}/{path.name}"
         raise StoreError(
-            f"record {place} is damaged ({error}); restore it from a copy, or delete it: the history then lacks "
-            "that run"
+            f"record {place} is damaged ({error}); restore it from a copy, or rename it to {path.stem}.lost: the "
+            "history then lacks that run"
         ) from error
+    return record

@@ -1,36 +1,271 @@
-"""Verification of a store: whether every artefact still holds the bytes it was published with."""
+"""Verification of a store: whether all that its manifest and its history refer to is there and whole."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from pmflib.store.artefacts import Store, digest_tree
+from pmflib.errors import StoreError
+from pmflib.running.processors import count_processors
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import (
+    LIST_FILE,
+    PLACE_DIGITS,
+    digest_list,
+    find_changes,
+    read_list,
+)
+from pmflib.store.leases import find_holder, is_lease, list_leases
+from pmflib.store.run_records import RECORDS, list_lost, list_numbers, read_record
+
+Problem = Literal[
+    "damaged content",
+    "missing folder",
+    "missing entry",
+    "edited entry",
+    "damaged record",
+    "missing record",
+    "orphan folder",
+    "foreign file",
+]
+"""What may be wrong with a place of a store."""
+
+REMEDIES: dict[Problem, str] = {
+    "damaged content": "delete these folders; the command that made them makes them again",
+    "missing folder": "run again the command that made them, or take them from a copy of the store",
+    "missing entry": "run the pipeline again, which writes the entries of its artefacts anew, or take them from a copy",
+    "edited entry": "delete these files; the command that wrote them writes them again",
+    "damaged record": "take these files from a copy; without one, rename them from .json to .lost: the history lacks "
+    "these runs then, and says so",
+    "missing record": "take these files from a copy; without one, make empty files that end in .lost in place of "
+    ".json: the history lacks these runs then, and says so",
+    "orphan folder": "nothing refers to these folders: delete them, or let `pmf gc` do it",
+    "foreign file": "pmf did not write these: move them out of the store",
+}
+"""What to do about each problem."""
+
+NO_KINDS = frozenset({"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage"})
+"""Folders of a store that hold no artefacts."""
+OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
+"""What else may be in a store: the embedded server's home, and certificates of erasure."""
+_PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
+_IDENTITY = re.compile(r"[0-9a-f]{64}")
+_KIND = re.compile(r"[a-z][a-z-]*")
+
+Collected = Mapping[str, set[int]]
+"""Runs whose artefacts were deleted on purpose: numbers by the name of their history."""
 
 
-def find_damage(store: Store) -> tuple[int, list[Path]]:
-    """Read every artefact of a store, and compare it with its digest.
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is wrong with a store.
 
-    Zarr checks its own checksums when a chunk is read. Here all files are checked: Parquet and JSON too, and whether
-    one is missing or was added.
+    Parameters
+    ----------
+    problem
+        What it is.
+    place
+        Where: a path relative to the store, without characters that a terminal would act on.
+    detail
+        More for a person.
+    """
+
+    problem: Problem
+    place: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found in a store.
+
+    Parameters
+    ----------
+    n_whole
+        Number of folders that hold what they were published with.
+    damages
+        All that is wrong, in the order of ``REMEDIES`` and of places.
+    """
+
+    n_whole: int
+    damages: tuple[Damage, ...]
+
+
+def verify_store(
+    store: Store,
+    collected: Collected | None = None,
+    is_needed: Callable[[Entry, Reference], bool] = lambda entry, reference: True,
+) -> Verification:
+    """Check every entry, record, folder and file of a store; every byte of its artefacts is read once.
 
     Parameters
     ----------
     store
         The store; raw sources are not part of it and are not read.
+    collected
+        Runs whose artefacts may be gone, for they were deleted on purpose.
+    is_needed
+        Whether an input of an entry has to be there; inputs that may have been deleted on purpose need not.
 
     Returns
     -------
-    Number of artefacts that are whole, and the folders of those that are not, in order.
-
-    Raises
-    ------
-    StoreError
-        If an entry of the manifest does not read.
+    What was found.
     """
-    digests = {
-        store.root / entry.reference.path: entry.reference.digest
-        for entry in store.entries()
-        if entry.reference.path
+    entries, damages = _read_entries(store)
+    files = set(entries) | {Path(each.place).stem for each in damages}
+    places: dict[str, list[Reference]] = {}
+    for entry in entries.values():
+        if entry.reference.path:
+            places.setdefault(entry.reference.path, []).append(entry.reference)
+        for role, reference in entry.inputs.items():
+            if is_needed(entry, reference):
+                user = f"{role} of {entry.reference.kind} {entry.reference.digest[:12]}"
+                damages += _check_reference(reference, user, entries, files)
+    damages += _check_records(store, collected or {}, entries, files)
+    with ThreadPoolExecutor(count_processors()) as pool:
+        contents = list(
+            pool.map(lambda place: _check_content(store, place, places[place]), sorted(places))
+        )
+    found = [damage for damage in contents if damage is not None]
+    damages += [*found, *_list_strangers(store, places)]
+    # several may refer to what is gone: it is one damage
+    unique = {(each.problem, each.place): each for each in reversed(damages)}
+    order = list(REMEDIES)
+    ordered = sorted(unique, key=lambda key: (order.index(key[0]), key[1]))
+    return Verification(len(places) - len(found), tuple(unique[key] for key in ordered))
+
+
+def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
+    """Entries by identity, and those that do not read or were edited."""
+    entries, damages = {}, []
+    for path in sorted((store.root / "manifest").glob("*.json")):
+        if not _IDENTITY.fullmatch(path.stem):
+            continue
+        try:
+            entry = store.read_entry(path.stem)
+        except StoreError as error:
+            damages.append(Damage("edited entry", f"manifest/{path.name}", str(error.__cause__)))
+            continue
+        if entry is not None:
+            entries[path.stem] = entry
+    return entries, damages
+
+
+def _check_reference(
+    reference: Reference, user: str, entries: Mapping[str, Entry], files: set[str]
+) -> Iterator[Damage]:
+    """Check that what something refers to is in the manifest, as what it was."""
+    place = f"manifest/{reference.identity}.json"
+    name = f"{reference.kind} {reference.digest[:12]}, {user}"
+    if reference.identity not in files:
+        yield Damage("missing entry", place, name)
+    elif reference.identity in entries:
+        found = entries[reference.identity].reference
+        if found != reference:
+            problem = f"it is of {found.kind} {found.digest[:12]} and not of {name}"
+            yield Damage("edited entry", place, problem)
+
+
+def _check_records(
+    store: Store, collected: Collected, entries: Mapping[str, Entry], files: set[str]
+) -> Iterator[Damage]:
+    """Check that the records of all runs are there, and that what they refer to is."""
+    for folder in sorted(path for path in (store.root / RECORDS).glob("*") if path.is_dir()):
+        numbers, lost = set(list_numbers(folder)), set(list_lost(folder))
+        last = max(numbers, default=0)
+        for number in range(1, max(numbers | lost, default=0) + 1):
+            place = f"{RECORDS}/{_show(folder.name)}/{number:06}.json"
+            if number not in numbers:
+                if number not in lost:
+                    yield Damage("missing record", place, f"there are records up to {last}")
+                continue
+            try:
+                record = read_record(folder, number)
+            except StoreError as error:
+                yield Damage("damaged record", place, str(error.__cause__))
+                continue
+            gone = number in collected.get(folder.name, ())
+            references = {} if gone else dict(record.stages)
+            if record.live is not None and (not gone or number == last):
+                references["live"] = record.live
+            for role, reference in references.items():
+                user = f"{role} of run {number} of {_show(folder.name)}"
+                yield from _check_reference(reference, user, entries, files)
+
+
+def _check_content(store: Store, place: str, references: list[Reference]) -> Damage | None:
+    """Check that a folder holds what it was published with."""
+    folder = store.root / place
+    name = f"{references[0].kind} {references[0].digest[:12]}"
+    if not folder.is_dir():
+        return Damage("missing folder", place, name)
+    if folder.is_symlink():
+        return Damage("damaged content", place, f"{name}: a link stands in its place")
+    try:
+        changes = find_changes(folder)
+        digests = {reference.digest for reference in references}
+        if digests != {digest_list(read_list(folder))}:
+            changes = [LIST_FILE]
+    except (StoreError, OSError) as error:
+        return Damage("damaged content", place, f"{name}: {_first_sentence(error)}")
+    if changes:
+        shown = ", ".join(_show(change) for change in changes[:5])
+        more = "" if len(changes) <= 5 else f" and {len(changes) - 5} more"
+        return Damage("damaged content", place, f"{name}: {shown}{more}")
+    return None
+
+
+def _list_strangers(store: Store, places: Mapping[str, object]) -> Iterator[Damage]:
+    """Folders of artefacts without an entry, and whatever pmf has not written."""
+    # what a run publishes has no entry for a moment
+    starts = [lease.started for lease in list_leases(store) if lease.is_alive]
+    expected: dict[str, Callable[[Path], bool]] = {
+        "manifest": lambda path: path.suffix == ".json" and _is_identity(path.stem),
+        "tmp": lambda path: False,
+        "work": lambda path: _is_identity(path.name),
+        "runs": lambda path: path.is_dir(),
+        "leases": lambda path: is_lease(path.name),
     }
-    damaged = [folder for folder in sorted(digests) if digest_tree(folder) != digests[folder]]
-    return len(digests) - len(damaged), damaged
+    for top in sorted(store.root.iterdir()):
+        name = top.name
+        if name in OTHERS or (name in NO_KINDS and name not in expected):
+            continue
+        if not top.is_dir() or top.is_symlink() or not (name in NO_KINDS or _KIND.fullmatch(name)):
+            yield Damage("foreign file", _show(name), "it is no folder of a store")
+            continue
+        for path in sorted(top.iterdir()):
+            place = f"{name}/{path.name}"
+            if find_holder(path.name) is not None or place in places:
+                continue
+            if name in NO_KINDS:
+                if not expected[name](path):
+                    yield Damage("foreign file", _show(place), f"it is nothing that {name} holds")
+            elif not _PLACE.fullmatch(path.name):
+                yield Damage("foreign file", _show(place), "it is no folder of an artefact")
+            elif not starts or path.lstat().st_ctime < min(starts):
+                yield Damage("orphan folder", place, "no entry of the manifest names it")
+    for folder in sorted((store.root / RECORDS).glob("*/")):
+        for path in sorted(folder.iterdir()):
+            known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
+            if not known and find_holder(path.name) is None:
+                place = _show(f"{RECORDS}/{folder.name}/{path.name}")
+                yield Damage("foreign file", place, "it is no record of a run")
+
+
+def _is_identity(name: str) -> bool:
+    return _IDENTITY.fullmatch(name) is not None
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).partition("; ")[0]
+
+
+def _show(name: str) -> str:
+    """Write a name without control characters, and without bytes that are no UTF-8."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in name
+    )

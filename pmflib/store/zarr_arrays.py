@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.errors import StoreError
+from pmflib.store.file_digests import check_files
 
 if TYPE_CHECKING:
     # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
@@ -159,28 +160,43 @@ def check_kind(path: Path, kind: str) -> None:
 
 @contextmanager
 def refuse_damage(path: Path) -> Iterator[None]:
-    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group."""
+    """Raise a `StoreError` in place of the errors of Zarr on a missing or damaged array of a group.
+
+    Metadata may say anything: types that are none, shapes of which no machine has the memory, nesting without end.
+    """
     try:
         yield
     except StoreError:
         raise
-    except (KeyError, OSError, ValueError, RuntimeError) as error:
+    except (
+        LookupError,
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        MemoryError,
+        RuntimeError,
+    ) as error:
         raise StoreError(
-            f"arrays of {path.name!r} cannot be read ({error}); rebuild the artefact"
+            f"arrays of {path.name!r} cannot be read ({error!s:.200}); rebuild the artefact"
         ) from error
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     """Open a group for reading, or ("a") for its one writer.
 
+    Metadata of a group in an artefact are checked here; a chunk is checked by a checksum of its own when it is read.
+
     Raises
     ------
     StoreError
-        If there is no Zarr group at the path.
+        If there is no Zarr group at the path, or its metadata are not those that were published.
     """
     import zarr
 
-    with suppress(FileNotFoundError):
+    check_files(path, "zarr.json")
+    with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here: Zarr's error cannot be pickled, and as its context nor could this one
     raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")

@@ -217,3 +217,28 @@ def test_load_config__refuses_what_is_no_configuration(tmp_path, content, messag
 def test_load_config__a_folder_is_no_configuration(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path)
+
+
+def test_make_config__limits_of_guards_that_are_not_given_keep_their_defaults():
+    quality = make(quality={"quarantine": {"stop": 0.4}, "same_bytes": "off"}).quality
+    assert (quality.quarantine.warn, quality.quarantine.stop) == (0.05, 0.4)
+    assert (quality.same_bytes.warn, quality.same_bytes.stop) == ("off", "off")
+    reasons = {"unknown_variable": {"stop": 0.9}, "duplicate": "off"}
+    quality = make(quality={"reasons": reasons}).quality
+    assert quality.reasons["unknown_variable"].warn == quality.reason.warn
+    assert quality.reasons["duplicate"].stop == "off"
+
+
+def test_make_config__limits_of_guards_that_make_no_sense():
+    for given, message in (
+        ({"quarantine": {"warn": 0.4}}, r"quarantine.warn = 0.4 is beyond quarantine.stop = 0.2"),
+        ({"least_rows": {"warn": 5, "stop": 9}}, r"least_rows.warn = 5 is beyond"),
+        ({"quarantine": {"stop": -1}}, r"quarantine = {'stop': -1} is no limit of a guard"),
+        ({"quarantine": {"limit": 1}}, r"quarantine = {'limit': 1} is no limit of a guard"),
+        ({"quarantine": 0.3}, r'quarantine = 0.3 is no limit of a guard; give "off", or {warn'),
+        ({"drift": {"stop": 1}}, r"quality.drift"),
+        ({"reasons": {"unknown": {"stop": 1}}}, r"\['unknown'\] are no reasons of a quarantine"),
+        ({"false_discoveries": 1.5}, r"quality.false_discoveries"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make(quality=given)

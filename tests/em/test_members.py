@@ -10,6 +10,7 @@ from pmflib.em.members import (
     split_members,
 )
 from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
+from pmflib.errors import PmfError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
@@ -80,7 +81,7 @@ def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
     expected = whole.run("a", make_models(2), 0.5)
     assert seen["a"].n_passes == 9
     make_runs(max_passes=4, tol=0.0, checkpoint=tmp_path).run("a", make_models(2), 0.5)
-    assert [path.name for path in tmp_path.iterdir()] == ["state-a.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-a.fit", "state-a.npz"]
     passes = []
     resumed = make_runs(
         max_passes=9,
@@ -93,6 +94,35 @@ def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
     # another run starts anew
     assert resumed.run("b", make_models(2), 0.5).n_passes == 9
     assert passes[5] == ("b", 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"codes": np.flip(CODES, axis=0)},
+        {"codes": CODES[:100]},
+        {"held_out": CODES[:50]},
+        {"options": "other"},
+        {"accelerate": True},
+    ],
+)
+def test_run__refuses_states_of_another_fit(tmp_path, other):
+    make_runs(max_passes=2, checkpoint=tmp_path).run("a", make_models(2), 0.5)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(PmfError, match=r"checkpoint .* holds states of another fit, .* or delete"):
+        make_runs(max_passes=4, checkpoint=tmp_path, **other).run("a", make_models(2), 0.5)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_run__does_not_go_on_from_a_state_that_nobody_answers_for(tmp_path):
+    make_runs(max_passes=2, checkpoint=tmp_path).run("a", make_models(2), 0.5)
+    (tmp_path / "state-a.fit").unlink()
+    passes = []
+    runs = make_runs(
+        max_passes=4, checkpoint=tmp_path, on_pass=lambda name, state: passes.append(state.n_passes)
+    )
+    runs.run("a", make_models(2), 0.5)
+    assert passes[0] == 1
 
 
 def test_merge_each__adds_up_by_model():

@@ -126,6 +126,27 @@ def test_fit_em__continues_from_its_checkpoint(split, stored, tmp_path):
     assert same_fit(resumed, whole)
 
 
+@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.parametrize("stored", [False, True])
+def test_fit_em__refuses_the_checkpoint_of_another_fit(split, truth, stored, tmp_path):
+    training, held_out = split[0] if stored else split[1]
+    options: dict[str, Any] = {"checkpoint": tmp_path / "work", "max_passes": 3, "rank": 2}
+    options |= {"schema": truth.schema, "pseudo_count": 0.5, "start": "random", "rng": 1}
+    pmf.fit_em(training, validation=held_out, **options)
+    # the same with other limits goes on
+    pmf.fit_em(training, validation=held_out, **options | {"max_passes": 4})
+    fewer = pmf.StoredSamples(training.blocks[:-1], truth.schema) if stored else training[:-1]
+    changes: list[tuple[Any, Any, dict[str, Any]]] = [
+        (fewer, held_out, {}),
+        (training, training, {}),
+        (training, held_out, {"rng": 2}),
+        (training, held_out, {"target": 0}),
+    ]
+    for samples, validation, change in changes:
+        with pytest.raises(PmfError, match="holds states of another fit"):
+            pmf.fit_em(samples, validation=validation, **options | change)
+
+
 @pytest.mark.parametrize("name", ["start_model", "counts"])
 def test_fit_em__refuses_starts_of_samples_in_memory(codes, truth, name):
     given = {"start_model": truth, "counts": pmf.count_pairs(codes, truth.schema)}

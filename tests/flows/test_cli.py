@@ -239,7 +239,8 @@ def test_status__before_the_first_run(call, tmp_path):
 
 def test_verify__names_what_is_damaged(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
-    assert json.loads(call("verify", "p.toml", "--json")[1]) == {"artefacts": 0, "damaged": []}
+    empty = {"artefacts": 0, "damages": [], "remedies": {}}
+    assert json.loads(call("verify", "p.toml", "--json")[1]) == empty
 
     def write(folder, work):
         (folder / "table.parquet").write_bytes(b"PAR1")
@@ -250,7 +251,14 @@ def test_verify__names_what_is_damaged(call, tmp_path):
     code, out, err = call("verify", "p.toml")
     assert (code, out, err) == (0, "1 artefacts hold what they were published with\n", "")
     (store.locate(entry.reference) / "table.parquet").write_bytes(b"PAR2")
+    digest = entry.reference.digest[:12]
     code, out, err = call("verify", "p.toml")
     assert code == 4
-    assert str(store.locate(entry.reference)) in err
-    assert "delete these folders, and the command that made them makes them again" in err
+    assert out.endswith(
+        f"damaged content: {entry.reference.path} (scores {digest}: table.parquet)\n"
+    )
+    assert f"damaged content (1: {entry.reference.path}): delete these folders; the command" in err
+    code, out, err = call("verify", "p.toml", "--json")
+    assert code == 4
+    assert [damage["place"] for damage in json.loads(out)["damages"]] == [entry.reference.path]
+    assert list(json.loads(out)["remedies"]) == ["damaged content"]

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
+from pmflib.errors import SourceError, UnreachableError
 from pmflib.ingest import digest_source, find_sources, read_rows
 from pmflib.ingest.sources import open_source
 
@@ -139,5 +139,5 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
             raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(LocalFileSystem, "open", lambda *args, **options: FailingFile())
-    with pytest.raises(OSError, match="input/output error"):
+    with pytest.raises(UnreachableError, match="input/output error"):
         list(read_rows(source, SourceConfig(path="x", layout="wide"), ["a"]))

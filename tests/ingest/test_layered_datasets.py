@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import make_config
+from pmflib.errors import StoreError
 from pmflib.ingest import build_dataset, export_quarantine, layering
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
@@ -169,3 +170,27 @@ def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
         entry = build_dataset(None, store, changed, schema, base=base)
         assert "base" not in entry.inputs
         assert entry.summary["samples"] == 1
+
+
+@pytest.mark.parametrize("part", ["rows.pages", "keys.pages", "pages.npy", "fields.arrow"])
+def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
+    config, store = configure(tmp_path, "timed"), Store(tmp_path / "store")
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        rows = "".join(f"s{k},{name},1,{k}\n" for k in range(50))
+        (tmp_path / "data" / f"{name}.csv").write_text(f"who,what,said,ts\n{rows}")
+    base = build_dataset(None, store, config, SCHEMA)
+    rows = "".join(f"s{k},c,1,{k}\n" for k in range(50))
+    (tmp_path / "data" / "c.csv").write_text(f"who,what,said,ts\n{rows}")
+    file = store.locate(base.inputs["spill 00000"]) / part
+    content = file.read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(content), 12).tolist():
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(bytes(damaged))
+        # the page of keys of a file that has not changed is read to find the pages of rows
+        with pytest.raises(StoreError):
+            build_dataset(None, store, config, SCHEMA, base=base.reference)
+    file.write_bytes(content)
+    entry = build_dataset(None, store, config, SCHEMA, base=base.reference)
+    assert entry.summary["rows_in"] == 150

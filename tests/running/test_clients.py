@@ -1,8 +1,9 @@
 import resource
+from functools import partial
 
 import numpy as np
 import pytest
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
@@ -11,7 +12,9 @@ from pmflib.running.clients import (
     count_threads,
     find_memory_limit,
     open_client,
+    share_workers,
     start_workers,
+    use_workers,
 )
 
 
@@ -37,6 +40,62 @@ def test_start_workers__an_address_is_taken_as_it_is(monkeypatch):
     monkeypatch.setenv("PMF_DASK_ADDRESS", "tcp://two:2")
     with start_workers(ClusterConfig(address="tcp://one:1")) as address:
         assert address == "tcp://two:2"
+
+
+def count_clusters(monkeypatch):
+    """List that gets an entry for every cluster that starts on this machine."""
+    started = []
+    monkeypatch.delenv("PMF_DASK_ADDRESS", raising=False)
+    monkeypatch.setattr("distributed.LocalCluster", partial(_note_cluster, started, LocalCluster))
+    return started
+
+
+def _note_cluster(started, cluster, *args, **options):
+    started.append(options)
+    return cluster(*args, **options)
+
+
+def test_share_workers__start_when_a_stage_works_and_are_shared(monkeypatch):
+    started = count_clusters(monkeypatch)
+    with share_workers(ClusterConfig(workers=1)) as address:
+        assert (address, started) == ("", [])
+        with use_workers(ClusterConfig(workers=1)) as first, open_client(first) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+        with use_workers(ClusterConfig(workers=1)) as second, open_client(second) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
+    assert first == second
+    assert len(started) == 1
+    with pytest.raises(ConfigError), open_client(first):
+        pass
+    with use_workers(ClusterConfig(workers=1)) as alone, open_client(alone):
+        assert alone != first
+    assert len(started) == 2
+
+
+def test_share_workers__nothing_starts_where_a_scheduler_is_named(monkeypatch):
+    started = count_clusters(monkeypatch)
+    with share_workers(ClusterConfig(address="tcp://one:1")) as address:
+        with use_workers(ClusterConfig(address="tcp://one:1")) as used:
+            assert (address, used) == ("tcp://one:1", "tcp://one:1")
+    assert started == []
+
+
+def test_share_workers__a_start_that_failed_is_tried_again(monkeypatch):
+    monkeypatch.delenv("PMF_DASK_ADDRESS", raising=False)
+    attempts = []
+
+    def fail_once(*args, **options):
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise OSError("no port")
+        return LocalCluster(*args, **options)
+
+    monkeypatch.setattr("distributed.LocalCluster", fail_once)
+    with share_workers(ClusterConfig(workers=1)):
+        with pytest.raises(OSError, match="no port"), use_workers(ClusterConfig(workers=1)):
+            pass
+        with use_workers(ClusterConfig(workers=1)) as address, open_client(address) as client:
+            assert client.submit(sum, [1, 2]).result() == 3
 
 
 def test_count_threads__those_that_work_for_the_client(thread_client):

@@ -2,14 +2,20 @@ import hashlib
 import json
 import multiprocessing
 import os
-import re
+import platform
+import shutil
 import subprocess
 import sys
+import time
+import uuid
 
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, digest_tree, identify, mark_draft, replace_file
+from pmflib.store.artefacts import Reference, Store, identify, replace_file
+from pmflib.store.file_digests import LIST_FILE, digest_tree
+from pmflib.store.leases import LEASE_SECONDS, hold_lease, mark_draft
+from pmflib.store.sealed_json import seal
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
 
@@ -118,8 +124,12 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
     assert done.returncode == 9
     assert len(list((store.root / "tmp").iterdir())) == 1
     assert list(store.entries()) == []
+    # its lease is young: it could be at work on another machine
+    assert store.drop_leftovers() == 0
+    age_leases(store.root, LEASE_SECONDS)
     assert store.drop_leftovers() == 1
     assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.root / "leases").iterdir()) == []
 
     def resume(folder, work):
         assert (work / "checkpoint").read_text() == "1"
@@ -128,32 +138,70 @@ def test_build__killed_process_leaves_checkpoints_and_droppable_files(store):
     build(store, write=resume)
 
 
+def age_leases(root, seconds):
+    for path in (root / "leases").iterdir():
+        then = path.stat().st_mtime - seconds
+        os.utime(path, (then, then))
+
+
+def forge_draft(store):
+    """Give the draft of a process in another container with this one's host name and process id, and its lease."""
+    holder = uuid.uuid4().hex
+    draft = store.root / "tmp" / f"samples-{holder}-01234567"
+    draft.mkdir()
+    lease = store.root / "leases" / f"{holder}-76543210"
+    facts = {
+        "purpose": "",
+        "host": platform.node(),
+        "process": os.getpid(),
+        "started": time.time(),
+    }
+    lease.write_text(json.dumps(facts))
+    return draft, lease
+
+
 def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
     tmp = store.root / "tmp"
-    live = tmp / mark_draft("pair-counts")
-    dead = tmp / live.name.replace(f".{os.getpid()}-", ".4999999-")
-    elsewhere = tmp / re.sub(r"-[0-9a-f]{8}\.", "-0123abcd.", dead.name)
-    for folder in (live, dead, elsewhere):
-        folder.mkdir()
-    for foreign in (".DS_Store", "notes-x-y", "README"):
-        (tmp / foreign).write_text("")
+    with hold_lease(store, "test"):
+        mine = tmp / mark_draft("pair-counts")
+        mine.mkdir()
+        theirs, young = forge_draft(store)
+        dead, old = forge_draft(store)
+        killed, gone = forge_draft(store)
+        then = time.time() - LEASE_SECONDS - 1
+        os.utime(old, (then, then))
+        gone.unlink()
+        for foreign in (".DS_Store", "notes-x-y", "README"):
+            (tmp / foreign).write_text("")
+        assert store.drop_leftovers() == 2
+        assert mine.exists()
+        assert theirs.exists()
+        assert young.exists()
+        assert not dead.exists()
+        assert not old.exists()
+        assert not killed.exists()
+        assert len(list(tmp.iterdir())) == 5
+    # this process has given up its lease, and does not work here any more
     assert store.drop_leftovers() == 1
-    assert live.exists()
-    assert not dead.exists()
-    assert elsewhere.exists()
-    assert len(list(tmp.iterdir())) == 5
+    assert not mine.exists()
 
 
 def test_find__missing_content_is_built_again(store):
     entry = build(store)
-    (store.locate(entry.reference) / "deep" / "text").unlink()
-    (store.locate(entry.reference) / "deep").rmdir()
-    store.locate(entry.reference).rmdir()
+    shutil.rmtree(store.locate(entry.reference))
     assert store.find(entry.reference.identity) is None
     with pytest.raises(StoreError, match=r"thing .* is not in store .*; run the pipeline again"):
         store.locate(entry.reference)
     assert build(store) == entry
     assert store.locate(entry.reference).is_dir()
+
+
+def test_find__content_without_its_list_is_built_again(store):
+    entry = build(store)
+    (store.locate(entry.reference) / LIST_FILE).unlink()
+    assert store.find(entry.reference.identity) is None
+    assert build(store) == entry
+    assert (store.locate(entry.reference) / LIST_FILE).exists()
 
 
 def test_build__damaged_content_is_replaced_when_it_is_built_again(store):
@@ -168,7 +216,21 @@ def test_build__damaged_content_is_replaced_when_it_is_built_again(store):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"[]", b"{}", b'"x"', b'{"reference": {"kind": "thing"}}'],
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b'"x"',
+        b'{"reference": {"kind": "thing"}}',
+        b"[" * 50_000,
+        b'{"a":' * 50_000,
+        b"9" * 5000,
+        seal({"reference": {"kind": "thing", "identity": "../../x", "digest": "../../y"}}),
+        seal({"reference": [], "inputs": {}, "options": {}, "version": 1, "summary": {}}),
+        seal({"deep": 1, "version": float("inf")}),
+    ],
 )
 def test_find__damaged_entry_names_the_file_to_delete(store, content):
     entry = build(store)

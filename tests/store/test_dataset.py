@@ -78,7 +78,9 @@ def test_read_partitions__refuses_a_damaged_dataset(store, dataset, content):
         file.unlink()
     else:
         file.write_text(content)
-    with pytest.raises(StoreError, match=r"dataset .* is damaged .*; run the pipeline again"):
+    with pytest.raises(
+        StoreError, match=r"dataset.json. of artefact dataset/.*rebuild the artefact"
+    ):
         read_partitions(store, dataset)
 
 

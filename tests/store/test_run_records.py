@@ -14,6 +14,7 @@ from pmflib.store.run_records import (
     find_run_of,
     list_records,
 )
+from pmflib.store.sealed_json import seal, unseal
 
 MODEL = Reference("model", "1" * 64, "a" * 64)
 OTHER = Reference("model", "2" * 64, "b" * 64)
@@ -44,7 +45,7 @@ def test_append_record__numbers_the_runs_of_each_pipeline(store):
 
 def test_append_record__never_replaces_the_record_of_another_run(store, monkeypatch):
     append_record(store, "p", RUN)
-    monkeypatch.setattr("pmflib.store.run_records._list_numbers", lambda folder: [])
+    monkeypatch.setattr("pmflib.store.run_records.list_numbers", lambda folder: [])
     assert append_record(store, "p", replace(RUN, reason="at the same time")).number == 2
     monkeypatch.undo()
     assert [record.reason for record in list_records(store, "p")] == ["better", "at the same time"]
@@ -95,10 +96,43 @@ def test_describe_environment__has_versions():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"\xff", b"[]", b'{"stages": {}}', b'{"stages": [], "facts": {}}']
+    "content",
+    [b"", b"{", b"\xff", b"[]", b'{"stages": {}}', b'{"stages": [], "facts": {}}', b"[" * 50_000],
 )
 def test_list_records__refuses_a_damaged_record(store, content):
     append_record(store, "p", RUN)
     (store.root / "runs" / "p" / "000001.json").write_bytes(content)
     with pytest.raises(StoreError, match=r"record runs/p/000001.json is damaged .*; restore it"):
         list_records(store, "p")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("stages", {"model": {"kind": "../..", "identity": "1" * 64, "digest": "a" * 64}}),
+        ("stages", ["model"]),
+        ("live", {"kind": "model", "identity": "1" * 64, "digest": "../" * 22}),
+        ("live", "model"),
+        ("facts", 3),
+        ("outcome", ["promoted"]),
+        ("number", "1"),
+        ("number", 2),
+        ("number", True),
+        ("more", 1),
+    ],
+)
+def test_list_records__refuses_types_that_no_record_has(store, key, value):
+    append_record(store, "p", RUN)
+    path = store.root / "runs" / "p" / "000001.json"
+    content = unseal(path.read_bytes())
+    path.write_bytes(seal(content | {key: value}))
+    with pytest.raises(StoreError, match=r"record runs/p/000001.json is damaged"):
+        list_records(store, "p")
+
+
+def test_list_records__refuses_an_edited_record(store):
+    append_record(store, "p", RUN)
+    path = store.root / "runs" / "p" / "000001.json"
+    path.write_text(path.read_text().replace("better", "worse"))
+    with pytest.raises(StoreError, match=r"is damaged \(it has been edited\)"):
+        find_live(store, "p")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pmflib.blocks import DenseBlock, SparseBlock
 from pmflib.errors import StoreError
 from pmflib.schema import Schema
-from pmflib.store.artefacts import digest_tree
+from pmflib.store.file_digests import digest_tree
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
     MAX_BLOCK_ROWS,

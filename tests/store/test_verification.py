@@ -1,55 +1,237 @@
+import json
+import os
+import shutil
+from dataclasses import replace
+
 import pytest
 
-from pmflib.store.artefacts import Store
-from pmflib.store.verification import find_damage
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import LIST_FILE, digest_file
+from pmflib.store.leases import hold_lease, mark_draft
+from pmflib.store.run_records import RunRecord, append_record
+from pmflib.store.sealed_json import seal, unseal
+from pmflib.store.verification import REMEDIES, verify_store
+
+RUN = RunRecord("run", "promoted", "better", "then", "now", "digest", {})
+
+
+def build(store, kind, text, **inputs):
+    def write(folder, work):
+        (folder / "deep").mkdir()
+        (folder / "deep" / "table.parquet").write_text(text)
+        (folder / "meta.json").write_text("{}")
+        return {"rows": 3}
+
+    made = store.build(kind, inputs=inputs, options={"text": text}, version=1, write=write)
+    return made.reference
 
 
 @pytest.fixture
-def store(tmp_path):
-    """Give a store of two artefacts with two files each, and a raw source."""
+def stages(tmp_path):
+    """Give the references of a store of two artefacts and their raw file, and of two runs."""
     store = Store(tmp_path / "store")
-
-    def write(text):
-        def fill(folder, work):
-            (folder / "deep").mkdir()
-            (folder / "deep" / "table.parquet").write_text(text)
-            (folder / "meta.json").write_text("{}")
-            return {}
-
-        return fill
-
-    for text in ("one", "two"):
-        store.build("thing", inputs={}, options={"text": text}, version=1, write=write(text))
-    store.record_source("raw.csv", "d" * 64, {})
-    return store
+    source = store.record_source("raw.csv", "d" * 64, {}).reference
+    dataset = build(store, "dataset", "one", source=source)
+    model = build(store, "model", "two", dataset=dataset)
+    run = replace(RUN, stages={"dataset": dataset, "model": model}, live=model)
+    append_record(store, "p", run)
+    append_record(store, "p", replace(run, outcome="kept"))
+    (store.root / ".prefect").mkdir()
+    return {"source": source, "dataset": dataset, "model": model}
 
 
-def test_find_damage__whole_store(store):
-    assert find_damage(store) == (2, [])
+@pytest.fixture
+def store(tmp_path, stages):
+    return Store(tmp_path / "store")
 
 
-def test_find_damage__empty_store(tmp_path):
-    assert find_damage(Store(tmp_path)) == (0, [])
+def list_damages(store, **options):
+    return [(each.problem, each.place) for each in verify_store(store, **options).damages]
 
 
-@pytest.mark.parametrize("damage", ["flip", "drop", "add", "rename"])
-def test_find_damage__one_folder(store, damage):
-    folder = sorted((store.root / "thing").iterdir())[1]
+def manifest_of(reference):
+    return f"manifest/{reference.identity}.json"
+
+
+def test_verify_store__whole_store(store):
+    found = verify_store(store)
+    assert (found.n_whole, found.damages) == (2, ())
+    with hold_lease(store, "run"):
+        # a run under way has drafts, checkpoints, and folders that are not in the manifest yet
+        (store.root / "tmp" / mark_draft("model")).mkdir()
+        (store.root / "manifest" / mark_draft(".entry")).write_text("")
+        (store.root / "work" / ("a" * 64)).mkdir()
+        (store.root / "model" / ("a" * 24)).mkdir()
+        assert list_damages(store) == []
+
+
+def test_verify_store__empty_store(tmp_path):
+    assert verify_store(Store(tmp_path / "store")).damages == ()
+
+
+@pytest.mark.parametrize("damage", ["flip", "drop", "add", "rename", "list", "both", "link"])
+def test_verify_store__damaged_content(store, stages, damage):
+    folder = store.locate(stages["model"])
     file = folder / "deep" / "table.parquet"
     if damage == "flip":
-        content = bytearray(file.read_bytes())
-        content[1] ^= 1
-        file.write_bytes(content)
+        file.write_text("tWo")
     elif damage == "drop":
         file.unlink()
     elif damage == "add":
         (folder / "more").write_text("")
-    else:
+    elif damage == "rename":
         file.rename(folder / "table.parquet")
-    assert find_damage(store) == (1, [folder])
+    elif damage == "list":
+        (folder / LIST_FILE).unlink()
+    elif damage == "both":
+        # a file and its line in the list: the folder's name does not fit any more
+        file.write_text("tWo")
+        listed = json.loads((folder / LIST_FILE).read_text())
+        listed["deep/table.parquet"] = digest_file(file)
+        (folder / LIST_FILE).write_text(json.dumps(listed))
+    else:
+        shutil.move(folder, store.root.parent / "elsewhere")
+        folder.symlink_to(store.root.parent / "elsewhere")
+    found = verify_store(store)
+    assert found.n_whole == 1
+    (one,) = found.damages
+    assert (one.problem, one.place) == ("damaged content", stages["model"].path)
+    assert str(store.root) not in one.place + one.detail
 
 
-def test_find_damage__artefact_that_is_gone_is_made_again_and_no_damage(store):
-    folder = sorted((store.root / "thing").iterdir())[0]
-    folder.rename(store.root / "elsewhere")
-    assert find_damage(store) == (1, [])
+def test_verify_store__folders_that_are_gone(store, stages):
+    # rm -r store/model/*
+    shutil.rmtree(store.locate(stages["model"]))
+    assert list_damages(store) == [("missing folder", stages["model"].path)]
+    shutil.rmtree(store.root / "dataset")
+    assert len(list_damages(store)) == 2
+
+
+def test_verify_store__entries_that_are_gone(store, stages):
+    (store.root / manifest_of(stages["model"])).unlink()
+    # the run refers to it
+    assert list_damages(store) == [
+        ("missing entry", manifest_of(stages["model"])),
+        ("orphan folder", stages["model"].path),
+    ]
+    (store.root / manifest_of(stages["source"])).unlink()
+    # the dataset refers to it
+    assert ("missing entry", manifest_of(stages["source"])) in list_damages(store)
+
+
+EDITS = [
+    lambda entry: entry | {"version": 2},
+    lambda entry: entry | {"options": {}},
+    lambda entry: entry | {"reference": entry["reference"] | {"digest": "../" * 8}},
+    lambda entry: entry | {"reference": entry["reference"] | {"kind": "../etc"}},
+    lambda entry: entry | {"reference": 3},
+    lambda entry: entry | {"inputs": None},
+]
+"""Edits that are seen even with the right checksum."""
+SEALED = [
+    lambda entry: entry | {"summary": {"rows": 4}},
+    lambda entry: entry | {"reference": entry["reference"] | {"path": "/etc/ssh"}},
+]
+"""Edits that the checksum shows."""
+
+
+@pytest.mark.parametrize("edit", [*EDITS, *SEALED])
+def test_verify_store__edited_entries(store, stages, edit):
+    path = store.root / manifest_of(stages["model"])
+    checksum = json.loads(path.read_bytes())["checksum"]
+    edited = edit(unseal(path.read_bytes()))
+    path.write_text(json.dumps(edited | {"checksum": checksum}))
+    assert ("edited entry", manifest_of(stages["model"])) in list_damages(store)
+    if edit in EDITS:
+        path.write_bytes(seal(edited))
+        assert ("edited entry", manifest_of(stages["model"])) in list_damages(store)
+    assert not any("etc" in each.place for each in verify_store(store).damages)
+
+
+def test_verify_store__entry_of_another_content(store, stages):
+    path = store.root / manifest_of(stages["dataset"])
+    other = build(store, "dataset", "other")
+    entry = unseal(path.read_bytes())
+    entry["reference"]["digest"] = other.digest
+    path.write_bytes(seal(entry))
+    assert list_damages(store) == [
+        ("edited entry", manifest_of(stages["dataset"])),
+        ("orphan folder", stages["dataset"].path),
+    ]
+
+
+def test_verify_store__records(store):
+    folder = store.root / "runs" / "p"
+    whole = (folder / "000001.json").read_text()
+    (folder / "000001.json").write_text(whole.replace("better", "worse"))
+    assert list_damages(store) == [("damaged record", "runs/p/000001.json")]
+    (folder / "000001.json").unlink()
+    assert list_damages(store) == [("missing record", "runs/p/000001.json")]
+    (folder / "000001.lost").write_text("")
+    assert list_damages(store) == []
+    (folder / "000002.json").rename(folder / "000001.json")
+    assert list_damages(store) == [("damaged record", "runs/p/000001.json")]
+    (folder / "000001.json").rename(folder / "000001.lost")
+    (folder / "000002.lost").write_text("")
+    assert list_damages(store) == []
+    # the numbers of lost runs are not given again
+    assert append_record(store, "p", RUN).number == 3
+
+
+def test_verify_store__what_pmf_did_not_write(store):
+    for place in (
+        "notes",
+        "Notes.txt",
+        ".DS_Store",
+        "model/notes",
+        "manifest/notes",
+        "tmp/notes",
+        "work/notes",
+        "runs/notes",
+        "runs/p/notes",
+        "leases/notes",
+        "model/\x1b[31m\udcff",
+    ):
+        (store.root / os.fsencode(place).decode("utf-8", "surrogateescape")).write_text("")
+    (store.root / "model" / ("b" * 24)).mkdir()
+    found = list_damages(store)
+    assert ("orphan folder", f"model/{'b' * 24}") in found
+    assert ("foreign file", r"model/\x1b[31m\udcff") in found
+    assert len(found) == 12
+
+
+def test_verify_store__what_was_collected_on_purpose(store, stages):
+    old = build(store, "model", "old", dataset=stages["dataset"])
+    run = replace(RUN, stages={"model": old}, live=old)
+    for each in (run, replace(run, stages={"model": stages["model"]}, live=stages["model"])):
+        append_record(store, "q", each)
+    shutil.rmtree(store.locate(old))
+    (store.root / manifest_of(old)).unlink()
+    assert list_damages(store) == [("missing entry", manifest_of(old))]
+    assert list_damages(store, collected={"q": {1}}) == []
+    # the live model is never collected
+    assert list_damages(store, collected={"q": {1, 2}}) == []
+    (store.root / manifest_of(stages["model"])).unlink()
+    assert len(list_damages(store, collected={"q": {1, 2}, "p": {1, 2}})) == 2
+    build(store, "model", "two", dataset=stages["dataset"])
+    # an input that its artefact does without
+    (store.root / manifest_of(stages["source"])).unlink()
+    assert list_damages(store, collected={"q": {1}}) == [
+        ("missing entry", manifest_of(stages["source"]))
+    ]
+    assert (
+        list_damages(
+            store, collected={"q": {1}}, is_needed=lambda entry, each: each.kind != "source"
+        )
+        == []
+    )
+
+
+def test_remedies__name_no_place():
+    assert not any("/" in remedy or "{" in remedy for remedy in REMEDIES.values())
+
+
+def test_verify_store__references_are_those_of_the_entries(store, stages):
+    wrong = Reference("model", stages["model"].identity, "e" * 64)
+    append_record(store, "p", replace(RUN, live=wrong))
+    assert list_damages(store) == [("edited entry", manifest_of(stages["model"]))]

@@ -31,7 +31,7 @@ def test_write_arrays__any_reader_finds_the_names_of_dimensions(path):
 
 
 def test_write_arrays__equal_content_is_equal_bytes(path, tmp_path):
-    from pmflib.store.artefacts import digest_tree
+    from pmflib.store.file_digests import digest_tree
 
     arrays, attributes = read_arrays(path)
     again = {name: (values, ("row", "column")) for name, values in reversed(arrays.items())}

@@ -1,16 +1,28 @@
+from dataclasses import replace
+
 import pytest
 
+from flows.recording import record_run
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
+from tasks.compare import compare
 from tasks.evaluate import evaluate
 from tasks.publish import locate_for_people, publish
-from tests.pipelines import make_schema, run_to_model
+from tasks.refine import refine
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
-def run_and_publish(config, workers, live=None):
-    stages = run_to_model(config, workers)
-    scores = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
-    return stages, publish.fn(config, {**stages, "scores": scores}, live, workers)
+def run_and_publish(config, workers):
+    """Run all stages and record what was decided."""
+    with record_run(config) as run:
+        run.stages |= run_to_model(config, workers)
+        model = run.stages["model"]
+        scores = evaluate.fn(config, run.stages["dataset"], run.stages["counts"], model, workers)
+        run.stages["scores"] = scores
+        decision = publish.fn(config, run.stages, workers)
+        run.outcome, run.reason = decision.outcome, decision.reason
+        run.live, run.before = decision.live, decision.before
+    return run.stages, decision
 
 
 def with_passes(config, n):
@@ -26,13 +38,14 @@ def published(fitted, workers):
 def test_publish__first_model_and_again(published, workers):
     config, stages, first = published
     assert (first.outcome, first.reason) == ("promoted", "first model of this pipeline")
-    assert first.live == stages["model"]
+    assert (first.live, first.before) == (stages["model"], None)
     assert (first.facts["rows"]["rows_in"], first.facts["model"]["rank"]) == (800, 2)
+    assert first.facts["gate"] == {"new": stages["model"].digest, "live": None}
     assert first.facts["warnings"] == []
-    paths = locate_for_people(Store(config.resolve("store")), first)
-    assert list(paths) == ["live"]
+    paths = locate_for_people(Store(config.resolve("store")), first.live)
+    assert list(paths) == ["live_model", "live"]
     assert JointPMF.load(paths["live"]).rank == 2
-    _, again = run_and_publish(config, workers, first.live)
+    _, again = run_and_publish(config, workers)
     assert (again.outcome, again.reason) == ("unchanged", "the live model, unchanged")
     assert again.live == stages["model"]
 
@@ -43,22 +56,81 @@ def test_publish__keeps_the_better_and_promotes_the_better(published, workers):
     worse = with_passes(config, 2).model_copy(
         update={"model": config.model.model_copy(update={"rank": 1})}
     )
-    made, kept = run_and_publish(worse, workers, first.live)
+    made, kept = run_and_publish(worse, workers)
     assert kept.outcome == "kept"
-    assert kept.reason.startswith("kept the live model: the new one has -")
-    assert kept.live == stages["model"]
-    new, old = (each.facts["scores"]["log_prob_per_cell"] for each in (kept, first))
-    assert new < old
-    _, promoted = run_and_publish(config, workers, made["model"])
+    assert kept.reason.startswith("kept the live model: the new one is worse today, -")
+    assert (kept.live, kept.before) == (stages["model"], stages["model"])
+    assert kept.facts["live_scores"] == first.facts["scores"]
+    assert (
+        kept.facts["scores"]["log_prob_per_cell"] < first.facts["scores"]["log_prob_per_cell"] - 0.1
+    )
+    # both were judged on one dataset: the reference is today's
+    assert "reference" not in kept.facts["gate"]
+    with record_run(worse) as run:
+        run.live, run.outcome = made["model"], "promoted"
+    _, promoted = run_and_publish(config, workers)
     assert promoted.outcome == "promoted"
-    assert promoted.reason.startswith("promoted: +")
-    assert promoted.reason.endswith("nats per hidden cell against the live model")
+    assert promoted.reason.startswith("promoted over the live model: better today, +")
+    assert promoted.facts["gate"]["today"]["gain"] == -kept.facts["gate"]["today"]["gain"]
     assert promoted.live == stages["model"]
 
 
 def test_publish__a_changed_schema_is_not_compared(published, pipeline, workers):
     _, stages, _ = published
     config = pipeline(make_schema(3, 2, 5, 2), {})
-    _, decision = run_and_publish(config, workers, stages["model"])
-    assert decision.reason == "promoted: the schema has changed"
-    assert decision.live != stages["model"]
+    _, decision = run_and_publish(config, workers)
+    assert (decision.outcome, decision.live) == ("kept", stages["model"])
+    assert "the schema has changed" in decision.reason
+
+
+def test_publish__other_folds_are_not_compared(published, workers):
+    """Each model would be judged on samples that the other has been fitted to."""
+    config, stages, _ = published
+    split = config.evaluate.model_copy(update={"test_folds": 2})
+    _, decision = run_and_publish(config.model_copy(update={"evaluate": split}), workers)
+    assert (decision.outcome, decision.live) == ("kept", stages["model"])
+    assert "other folds are held out than when the live model was made" in decision.reason
+
+
+def test_publish__nothing_held_out_is_nothing_to_compare(pipeline, tmp_path, workers):
+    config = pipeline(make_schema(2, 2), {}, evaluate={"test_folds": 0})
+    (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(60, (2, 2))))
+    _, first = run_and_publish(config, workers)
+    assert first.outcome == "promoted"
+    (tmp_path / "data" / "b.csv").write_text(as_wide(draw_codes(60, (2, 2), seed=1)))
+    _, decision = run_and_publish(config, workers)
+    assert (decision.outcome, decision.live) == ("kept", first.live)
+    assert "no test sample has an observed cell, so the two cannot be compared" in decision.reason
+
+
+def test_compare__is_kept_in_the_store_and_turned_round(published, workers):
+    config, stages, _ = published
+    one = config.model_copy(update={"model": config.model.model_copy(update={"rank": 1})})
+    other = run_to_model(one, workers)["model"]
+    there, back = (
+        summary_of(config, compare.fn(config, stages["dataset"], *pair, workers))
+        for pair in ((stages["model"], other), (other, stages["model"]))
+    )
+    assert there["gain"] == -back["gain"] > 0
+    assert there["standard_error"] == pytest.approx(back["standard_error"])
+    assert there["cells"] == back["cells"] > 400
+
+
+def test_refine__warm_goes_on_from_a_model_with_its_pseudo_count(fitted, workers):
+    config, stages = fitted
+    dataset, counts, model = (stages[name] for name in ("dataset", "counts", "model"))
+    warm = refine.fn(config, dataset, counts, model, workers)
+    entry = Store(config.resolve("store")).find(warm.identity)
+    assert entry.inputs == {"dataset": dataset, "counts": counts, "start": model}
+    before = summary_of(config, model)
+    assert entry.summary["pseudo_count"] == before["pseudo_count"]
+    assert entry.summary["comparisons"] == [] or all(
+        "passes" in point["settings"]
+        for each in entry.summary["comparisons"]
+        for point in each["points"]
+    )
+    # it starts where the other ended
+    held_out = entry.summary["held_out_per_row"]
+    assert max(held_out) >= held_out[0]
+    assert refine.fn(config, dataset, counts, model, workers) == warm
+    assert refine.fn(config, dataset, counts, replace(warm), workers) != warm

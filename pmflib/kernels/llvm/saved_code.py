@@ -6,6 +6,9 @@ file of a kernel alone, not at those of the kernels and vector code that are com
 what a factory made again, for its key holds the cells of closures, which differ from process to process. Here a file is
 named by all that its code depends on: function, shape, signature, processor, Python, numba, and the sources of all
 kernels. It holds its own digest, and is put in place whole; what cannot be read is compiled again.
+
+Machine code does what it says, so it is loaded only from files that nobody else can have written: see
+`pmflib.kernels.llvm.trusted_files`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import pickle
 import sys
 import uuid
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,6 +27,14 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+
+from pmflib.kernels.llvm.trusted_files import (
+    find_distrust,
+    load_description,
+    narrow_folder,
+    read_trusted,
+    write_private,
+)
 
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 """Environment variable: folder for compiled code, instead of those of `find_folder`."""
@@ -89,11 +101,11 @@ class _CodeFiles:
             path = self._locate(signature, context.codegen())
             if path is None:
                 return None
-            content = path.read_bytes()
+            content = read_trusted(path)
             digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
             if hashlib.sha256(body).digest() != digest:
                 return None
-            return _code_class()._rebuild(context, *pickle.loads(body))
+            return _code_class()._rebuild(context, *load_description(body))
         except Exception:
             # nothing there, or not readable, or a numba that is of another opinion on its own format: compile
             return None
@@ -131,7 +143,7 @@ def _code_class() -> Any:
 def _put_in_place(path: Path, content: bytes) -> None:
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        fresh.write_bytes(content)
+        write_private(fresh, content)
         os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
@@ -165,14 +177,30 @@ def digest_sources() -> str:
 
 @cache
 def find_folder() -> Path | None:
-    """Find the first folder that can be written to: the one asked for, the package's, or the user's; else None."""
+    """Find the first folder that this user alone can write to: the one asked for, the package's, or the user's.
+
+    Returns
+    -------
+    An absolute path; None, with a warning, where there is none: each process then compiles for itself.
+    """
     asked = os.environ.get(FOLDER_VARIABLE)
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    for place in [Path(asked) / "pmflib"] if asked else [_OWN_FOLDER, user / "pmflib"]:
+    places = [Path(asked) / "pmflib"] if asked else [_OWN_FOLDER, user / "pmflib"]
+    why = ""
+    for place in [place.absolute() for place in places]:
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError:
-            continue
-        if os.access(place, os.W_OK):
+            if place != _OWN_FOLDER:
+                narrow_folder(place)
+            why = find_distrust(place)
+        except OSError as error:
+            why = f"{str(place)!r} cannot be used ({error.strerror})"
+        if not why and os.access(place, os.W_OK):
             return place
+    warnings.warn(
+        f"compiled kernels are not kept, and every process compiles them: {why or 'no folder can be written to'}; "
+        f"set {FOLDER_VARIABLE} to a folder of your own",
+        RuntimeWarning,
+        stacklevel=2,
+    )
     return None

@@ -185,11 +185,69 @@ for _ in range(8):
     assert read_flow_states(tmp_path / "home") == ["COMPLETED"] * 16
 
 
-def test_prefect_api__server_dies(start: Start) -> None:
-    process = start("os.kill(api.pid, signal.SIGKILL)\ntime.sleep(1)")
+def test_prefect_api__killed_server_is_replaced(start: Start, tmp_path: Path) -> None:
+    body = """
+@flow
+def disturb():
+    double(1)
+    os.kill(api.pid, signal.SIGKILL)
+    return double(2)
+assert disturb() == 4
+add_doubles(3)
+"""
+    process = start(body)
+    out, _ = process.communicate(timeout=WAIT_SECONDS)
+    assert (process.returncode, out) == (0, "")
+    assert read_flow_states(tmp_path / "home") == ["COMPLETED"] * 2
+
+
+def test_prefect_api__server_is_killed_again_and_again(start: Start) -> None:
+    body = """
+import threading
+def kill():
+    killed = set()
+    while len(killed) < 3:
+        if api.pid not in killed:
+            killed.add(api.pid)
+            os.kill(api.pid, signal.SIGKILL)
+        time.sleep(0.05)
+threading.Thread(target=kill).start()
+time.sleep(100)
+"""
+    process = start(body)
+    start_time = time.monotonic()
     _, err = process.communicate(timeout=WAIT_SECONDS)
-    assert process.returncode == 0
-    assert "may lack task runs" in err
+    assert time.monotonic() - start_time < 90
+    assert process.returncode == 1
+    assert "StoreError: home=" in err
+    assert "again and again" in err
+
+
+def test_prefect_api__requests_without_the_secret_are_refused(start: Start) -> None:
+    body = """
+import httpx, asyncio, websockets
+codes = [
+    httpx.post(f"{url}/flow_runs/filter", json={}).status_code,
+    httpx.post(f"{url}/flow_runs/filter", json={}, auth=("pmf", "guess")).status_code,
+    httpx.post(f"{url}/flow_runs/filter", json={}, auth=tuple(api._secret.split(":"))).status_code,
+]
+async def listen():
+    address = url.replace("http", "ws") + "/events/in"
+    async with websockets.connect(address, subprotocols=["prefect"]) as socket:
+        await socket.send('{"type": "auth", "token": "guess"}')
+        return await socket.recv()
+try:
+    codes.append(asyncio.run(listen()))
+except websockets.exceptions.ConnectionClosed as closed:
+    codes.append(closed.rcvd.code)
+shown = open(f"/proc/{api.pid}/cmdline").read()
+codes.append(api._secret in shown or api._secret.split(":")[1] in shown)
+print(codes)
+"""
+    process = start(body)
+    out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 0, err
+    assert out == "[401, 401, 200, 1008, False]\n"
 
 
 def test_prefect_api__damaged_database(start: Start, tmp_path: Path) -> None:

@@ -1,0 +1,317 @@
+"""Thirty nights with planted accidents through the whole pipeline: what guards make of each.
+
+    python -m benchmarks.pipeline.accidents
+
+delivers a rating log for 18 nights and a survey for 12, a file a night. On some nights something goes wrong; the night
+after, it is put right. Prints a line per night: the accident, guards that crossed a limit, how the run ended, and the
+exit code of `pmf run`. Fails if an accident goes unnoticed, a healthy night is held back, or the live model changes on
+a night that was held back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.pipeline.nights import (
+    Generator,
+    make_rating_log,
+    make_survey,
+    write_answers,
+    write_ratings,
+)
+from pmflib.arrays import IntArray
+from pmflib.errors import PmfError
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import find_live, list_records
+
+SETTINGS = """
+[model]
+rank = 2
+[store]
+folds = 8
+[em]
+max_passes = 3
+pseudo_count = 1.0
+[cluster]
+workers = 1
+"""
+"""Sections of the configuration after the source."""
+
+
+@dataclass
+class Home:
+    """A pipeline under test: its folder, its generator, and what was delivered.
+
+    Parameters
+    ----------
+    folder
+        Holds the configuration, ``data`` and ``store``.
+    generator
+        Draws the nights.
+    rng
+        Source of randomness.
+    """
+
+    folder: Path
+    generator: Generator
+    rng: np.random.Generator
+
+    def place(self, night: int) -> Path:
+        """File of a night."""
+        return self.folder / "data" / f"night-{night:02}.csv"
+
+    def write(self, codes: IntArray, night: int, **how: object) -> str:
+        """Text of a night's file."""
+        if self.generator.layout == "wide":
+            return write_answers(self.generator, codes)
+        return write_ratings(self.generator, codes, night, **how)  # type: ignore[arg-type]
+
+
+Accident = Callable[[Home, int, IntArray], None]
+"""Delivers a night's samples with an accident."""
+
+
+def scale_to_hundred(home: Home, night: int, codes: IntArray) -> None:
+    """Ratings are delivered as 20 to 100."""
+    text = home.write(codes, night, write_level=lambda level: str(20 * (level + 1)))
+    home.place(night).write_text(text, "utf-8")
+
+
+def reverse_scale(home: Home, night: int, codes: IntArray) -> None:
+    """Ratings are delivered as 6 less the rating."""
+    text = home.write(codes, night, write_level=lambda level: str(5 - level))
+    home.place(night).write_text(text, "utf-8")
+
+
+def reverse_earlier(home: Home, night: int, codes: IntArray) -> None:
+    """Four earlier files are delivered again upside down, and nothing else is."""
+    flip = str.maketrans("12345", "54321")
+    for path in sorted((home.folder / "data").glob("night-*.csv"))[:4]:
+        lines = path.read_text("utf-8").splitlines()
+        rows = [line.split(",") for line in lines[1:]]
+        reversed_rows = [",".join([*row[:2], row[2].translate(flip), row[3]]) for row in rows]
+        path.write_text("\n".join([lines[0], *reversed_rows]) + "\n", "utf-8")
+
+
+def swap_columns(home: Home, night: int, codes: IntArray) -> None:
+    """People and films exchange their columns; or the third and the eighth question of a survey."""
+    if home.generator.layout == "wide":
+        codes = codes.copy()
+        codes[:, [2, 7]] = codes[:, [7, 2]]
+        home.place(night).write_text(home.write(codes, night), "utf-8")
+    else:
+        home.place(night).write_text(home.write(codes, night, swap=True), "utf-8")
+
+
+def deliver_half(home: Home, night: int, codes: IntArray) -> None:
+    """The file is cut in the middle."""
+    text = home.write(codes, night)
+    home.place(night).write_text(text[: len(text) // 2], "utf-8")
+
+
+def duplicate_file(home: Home, night: int, codes: IntArray) -> None:
+    """The file is delivered twice."""
+    for path in (home.place(night), home.place(night).with_suffix(".copy.csv")):
+        path.write_text(home.write(codes, night), "utf-8")
+
+
+def deliver_nothing(home: Home, night: int, codes: IntArray) -> None:
+    """No file comes."""
+
+
+def deliver_header(home: Home, night: int, codes: IntArray) -> None:
+    """A file with nothing but its header comes."""
+    home.place(night).write_text(home.write(codes[:0], night), "utf-8")
+
+
+def write_latin(home: Home, night: int, codes: IntArray) -> None:
+    """The file is Latin-1."""
+    home.place(night).write_bytes(home.write(codes, night).encode("latin-1"))
+
+
+def write_utf16(home: Home, night: int, codes: IntArray) -> None:
+    """The file is UTF-16."""
+    home.place(night).write_bytes(home.write(codes, night).encode("utf-16"))
+
+
+def drift(home: Home, night: int, codes: IntArray) -> None:
+    """Other people answer."""
+    other = home.generator.draw(home.rng, drift=True)
+    home.place(night).write_text(home.write(other, night), "utf-8")
+
+
+def lose_file(home: Home, night: int, codes: IntArray) -> None:
+    """An earlier file is gone."""
+    home.place(night).write_text(home.write(codes, night), "utf-8")
+    home.place(2).unlink()
+
+
+def empty_column(home: Home, night: int, codes: IntArray) -> None:
+    """A question has no answers."""
+    codes = codes.copy()
+    codes[:, 4] = -1
+    home.place(night).write_text(home.write(codes, night), "utf-8")
+
+
+def lose_everything(home: Home, night: int, codes: IntArray) -> None:
+    """All files hold nothing but their header."""
+    header = home.write(codes[:0], night)
+    home.place(night).write_text(header, "utf-8")
+    for path in (home.folder / "data").glob("*.csv"):
+        path.write_text(header, "utf-8")
+
+
+PLANS: dict[str, tuple[int, dict[int, Accident]]] = {
+    "ratings": (
+        18,
+        {
+            5: deliver_nothing,
+            7: scale_to_hundred,
+            8: reverse_scale,
+            10: swap_columns,
+            11: deliver_half,
+            12: duplicate_file,
+            13: write_latin,
+            14: write_utf16,
+            15: reverse_earlier,
+            16: lose_everything,
+            17: deliver_header,
+        },
+    ),
+    "survey": (
+        12,
+        {
+            6: swap_columns,
+            7: deliver_half,
+            8: duplicate_file,
+            9: drift,
+            10: empty_column,
+            11: lose_file,
+        },
+    ),
+}
+"""Nights of each pipeline, and the accident of some of them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one night ended.
+
+    Parameters
+    ----------
+    pipeline, night, accident
+        Which night; no accident is "".
+    guards
+        Guards that crossed a limit.
+    outcome, code
+        Of the record of the run, and of the command.
+    held
+        Whether the live model is the one before.
+    """
+
+    pipeline: str
+    night: int
+    accident: str
+    guards: tuple[str, ...]
+    outcome: str
+    code: int
+    held: bool
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether the run was held back, failed with a reason, or warned."""
+        return bool(self.guards) or self.code in (3, 6)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether an accident was noticed, or a healthy night was not held back; held back, the live model stays."""
+        right = self.is_noticed if self.accident else self.code == 0
+        return right and (self.code == 0 or self.held)
+
+
+def main() -> None:
+    """Run the nights and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+    from flows.server.embedded import prefect_api
+
+    with tempfile.TemporaryDirectory() as name, prefect_api(Path(name) / "prefect"):
+        outcomes = [
+            outcome
+            for pipeline in PLANS
+            for outcome in run_nights(Path(name) / pipeline, pipeline, options.seed)
+        ]
+    print("pipeline night  accident            exit  outcome      guards")
+    for each in outcomes:
+        wrong = "" if each.is_right else "   <- WRONG"
+        print(
+            f"{each.pipeline:8} {each.night:5}  {each.accident:18}  {each.code:4}  {each.outcome:11}  "
+            f"{', '.join(each.guards)}{wrong}"
+        )
+    if not all(each.is_right for each in outcomes):
+        raise SystemExit("an accident went unnoticed, or a healthy night was held back")
+
+
+def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
+    """Run the nights of one pipeline, within a Prefect API."""
+    n_nights, accidents = PLANS[pipeline]
+    generator = make_rating_log(seed) if pipeline == "ratings" else make_survey(seed)
+    home = Home(folder, generator, np.random.default_rng([seed, 3]))
+    (folder / "data").mkdir(parents=True)
+    generator.schema.save(folder / "schema.json")
+    columns = {"sample": "person", "variable": "film", "value": "stars", "time": "time"}
+    layout = {"layout": generator.layout, **(columns if generator.layout == "long" else {})}
+    source = "".join(f'{name} = "{value}"\n' for name, value in ({"path": "data"} | layout).items())
+    (folder / "pipeline.toml").write_text(f"[source]\n{source}{SETTINGS}", "utf-8")
+    outcomes, good = [], dict[str, bytes]()
+    for night in range(1, n_nights + 1):
+        # what went wrong is put right before the next delivery
+        for path in (folder / "data").glob("*.csv"):
+            path.unlink()
+        for name, content in good.items():
+            (folder / "data" / name).write_bytes(content)
+        codes = generator.draw(home.rng)
+        good[home.place(night).name] = home.write(codes, night).encode()
+        accident = accidents.get(night)
+        if accident is None:
+            home.place(night).write_bytes(good[home.place(night).name])
+        else:
+            accident(home, night, codes)
+        name = "" if accident is None else accident.__name__
+        outcomes.append(run_night(folder, pipeline, night, name))
+    return outcomes
+
+
+def run_night(folder: Path, pipeline: str, night: int, accident: str) -> Outcome:
+    """Run the pipeline once, and read its record."""
+    from flows.cli import EXIT_CODES
+    from flows.etl import etl
+
+    store, code = Store(folder / "store"), 0
+    before = find_live(store, "pipeline")
+    try:
+        etl(str(folder / "pipeline.toml"))
+    except PmfError as error:
+        code = EXIT_CODES[type(error)]
+    record = list_records(store, "pipeline")[-1]
+    crossed = [each for each in record.facts.get("quality", ()) if not each["passed"]]
+    # a guard that stops one file may warn of another
+    actions = {each["guard"]: each["action"] for each in crossed}
+    actions |= {each["guard"]: "stop" for each in crossed if each["action"] == "stop"}
+    guards = tuple(f"{guard} {action}" for guard, action in actions.items())
+    return Outcome(pipeline, night, accident, guards, record.outcome, code, record.live == before)
+
+
+if __name__ == "__main__":
+    main()

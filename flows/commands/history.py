@@ -1,0 +1,211 @@
+"""Commands about what a pipeline has done: history, diff, gc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flows.console import AsJson, ConfigPath, out, print_json
+from pmflib.config import load_config
+from pmflib.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from pmflib.store.artefacts import Store
+    from pmflib.store.run_records import RunRecord
+
+REASON_LETTERS = 72
+"""Letters of a reason that the history shows, at most; `--json` has all."""
+DIGITS = 12
+"""Digits of a digest that are shown."""
+HEAD = ("number", "action", "outcome", "reason", "started", "ended", "live")
+"""What is said of a run that is compared."""
+SCORE = "log_prob_per_cell"
+"""Score that the history shows."""
+
+Run = Annotated[str, typer.Argument(help="Number of a run, as `pmf history` shows it; live; last.")]
+
+
+def history(
+    config: ConfigPath,
+    last: Annotated[int, typer.Option(min=0, help="Runs to show; 0: all.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show the runs of a pipeline: when, how they ended and why, rows, new files, model, score."""
+    from flows.fact_tables import make_table
+    from pmflib.store.retention import list_collected_runs
+    from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
+    from tasks.stage import open_store
+
+    checked = load_config(config)
+    store = open_store(checked)
+    titles = {checked.name: "Runs", name_labelling(checked.name): "Labels"}
+    histories = {title: list_records(store, name) for name, title in titles.items()}
+    collections = list_records(store, COLLECTIONS)
+    gone = list_collected_runs(store)
+    collected = {title: gone.get(name, set()) for name, title in titles.items()}
+    shown = {title: records[-last:] for title, records in histories.items()}
+    if as_json:
+        content: dict[str, Any] = {
+            title.lower(): [
+                {**asdict(record), "collected": record.number in collected[title]}
+                for record in records
+            ]
+            for title, records in shown.items()
+        }
+        print_json({**content, "collections": [asdict(record) for record in collections[-last:]]})
+        return
+    if not any(histories.values()):
+        out.print("No run has ended yet.")
+    for title, records in shown.items():
+        if not records:
+            continue
+        new = _count_new_files(histories[title])
+        since = [each for each in collections if each.started >= records[0].started]
+        # of one second, a collection is shown after the run that it kept
+        mixed = sorted([*records, *since], key=lambda each: (each.started, each.action == "gc"))
+        rows = [_describe(each, new, each.number in collected[title]) for each in mixed]
+        columns = ("run", "what", "started (UTC)", "seconds", "outcome", "rows", "new files")
+        out.print(make_table(title, (*columns, "model", "nats per hidden cell", "why"), rows))
+
+
+def _describe(record: RunRecord, new: Mapping[int, int], collected: bool) -> list[Any]:
+    """Row of the history."""
+    if record.action == "gc":
+        when = record.started[:19].replace("T", " ")
+        return ["", "gc", when, "", record.outcome, "", "", "", "", record.reason]
+    took = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
+    rows = (record.facts.get("rows") or {}).get("rows_in", "")
+    model = record.stages.get("model", record.live if record.action != "labels" else None)
+    score = (record.facts.get("scores") or {}).get(SCORE, "")
+    reason = record.reason.split("\n")[0]
+    if len(reason) > REASON_LETTERS:
+        reason = reason[: REASON_LETTERS - 1] + "…"
+    return [
+        record.number,
+        record.action,
+        record.started[:19].replace("T", " "),
+        took // timedelta(seconds=1),
+        record.outcome + (", collected" if collected else ""),
+        rows,
+        new.get(record.number, ""),
+        "" if model is None else model.digest[:DIGITS],
+        score if score == "" else f"{score:.4f}",
+        reason,
+    ]
+
+
+def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
+    """Files of each run that the run before it did not read, or read with other content, by number of the run."""
+    from pmflib.differences.facts import compare_files
+
+    reading = [record for record in records if record.inputs]
+    counts = {record.number: len(record.inputs) for record in reading[:1]}
+    for before, after in pairwise(reading):
+        changes = compare_files(before.inputs, after.inputs)
+        counts[after.number] = len(changes.added) + len(changes.changed)
+    return counts
+
+
+def diff(
+    config: ConfigPath,
+    first: Run,
+    second: Run,
+    top: Annotated[
+        int, typer.Option(min=1, help="Variables, pairs, levels and files to show of each.")
+    ] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two runs: rows, files, schema, options, distributions, pairs, model, scores."""
+    from pmflib.differences.runs import compare_runs
+    from tasks.stage import open_store
+
+    checked = load_config(config)
+    store = open_store(checked)
+    runs = [find_run(store, checked.name, each) for each in (first, second)]
+    found = compare_runs(store, runs[0], runs[1], most_pairs=top)
+    if as_json:
+        heads = [{key: value for key, value in asdict(run).items() if key in HEAD} for run in runs]
+        print_json({"first": heads[0], "second": heads[1], **found.to_json()})
+        return
+    from flows.difference_tables import make_difference_tables
+
+    for run in runs:
+        when = run.started[:19].replace("T", " ")
+        out.print(f"run {run.number}, {when}: {run.reason}")
+    for table in make_difference_tables(found, (runs[0].number, runs[1].number), top):
+        out.print(table)
+    for sentence in found.missing:
+        out.print(f"not compared: {sentence}")
+
+
+def find_run(store: Store, name: str, which: str) -> RunRecord:
+    """Find a run of a pipeline, or of its labels if it has no other: by number, the last, or that of the live model.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+    StoreError
+        If there is no such run.
+    """
+    from pmflib.store.run_records import (
+        find_last_run,
+        find_live,
+        find_record,
+        find_run_of,
+        list_records,
+        name_labelling,
+    )
+
+    if not list_records(store, name):
+        name = name_labelling(name)
+    if which.isdecimal():
+        return find_record(store, name, int(which))
+    if which == "last":
+        found = find_last_run(store, name)
+    elif which == "live":
+        live = find_live(store, name)
+        found = None if live is None else find_run_of(store, name, live)
+    else:
+        raise ConfigError(f"run {which!r} is no run; give a number, live or last")
+    if found is None:
+        raise StoreError(f"there is no {which} run; `pmf history` lists what there is")
+    return found
+
+
+def gc(
+    config: ConfigPath,
+    keep_runs: Annotated[
+        int, typer.Option(min=1, help="Runs to keep of every pipeline of the store.")
+    ] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only; delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete artefacts that no kept run, live model or run under way needs; records of runs stay."""
+    from pmflib.store.collection import collect
+    from tasks.stage import open_store
+
+    found = collect(open_store(load_config(config)), keep_runs, dry_run=dry_run)
+    if as_json:
+        print_json({"dry_run": dry_run, **found.to_json()})
+        return
+    from flows.fact_tables import make_table
+
+    kinds = sorted({*found.artefacts, *found.kept})
+    rows = [[kind, *_amounts(found.artefacts, kind), *_amounts(found.kept, kind)] for kind in kinds]
+    rows += [[kind, each.number, each.bytes, 0, 0] for kind, each in found.leftovers.items()]
+    deleted = "to delete" if dry_run else "deleted"
+    columns = ("kind", deleted, "bytes", "kept", "bytes kept")
+    out.print(make_table("Artefacts", columns, rows))
+    verb = "would be freed" if dry_run else "freed"
+    out.print(f"{found.bytes:,} bytes {verb}")
+
+
+def _amounts(amounts: Mapping[str, Any], kind: str) -> Iterable[int]:
+    amount = amounts.get(kind)
+    return (0, 0) if amount is None else (amount.number, amount.bytes)

@@ -1,0 +1,1 @@
+"""What differs between two runs: files, rows, schemas, options, distributions, pairs, models, scores."""

@@ -1,0 +1,215 @@
+"""Whether a model is fitted from scratch or refitted warm, by passes from the live model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from pmflib.config import PipelineConfig
+from pmflib.errors import StoreError
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord
+
+GROWN = 2.0
+"""Times as many observed cells as at the last fit from scratch from which another is due: pseudo-count, rank and start
+were chosen for fewer, and the time of fits at every doubling adds up to less than twice that of the last."""
+
+
+@dataclass(frozen=True)
+class Refit:
+    """How the model of a run is fitted.
+
+    Parameters
+    ----------
+    way
+        From scratch; warm, from the live model; or as the run that made the live model did, for nothing is new.
+    reason
+        One sentence for a person.
+    options
+        Digest of the options of the fit.
+    start
+        Model that EM starts from; None where starts are made of the counts.
+    """
+
+    way: Literal["fresh", "warm", "same"]
+    reason: str
+    options: str
+    start: Reference | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types, for the record of the run."""
+        return {"way": self.way, "reason": self.reason, "options": self.options}
+
+
+def choose_refit(
+    refresh: timedelta | None,
+    now: datetime,
+    options: str,
+    made: RunRecord | None,
+    last_fresh: RunRecord | None,
+    *,
+    obstacle: str = "",
+    drift: str = "",
+    growth: float = 1.0,
+    inputs: Mapping[str, Reference] | None = None,
+) -> Refit:
+    """Decide how to fit: warm, unless something asks for a fit from scratch.
+
+    Parameters
+    ----------
+    refresh
+        Age of the last fit from scratch from which another is due; None is never.
+    now
+        Time of the decision, with a time zone.
+    options
+        Digest of the options of the fit.
+    made
+        Record of the run that made the live model; None where there is none.
+    last_fresh
+        Record of the last run that fitted from scratch with these options and came to its end; None if there is none.
+    obstacle
+        Why EM cannot start from the live model, as a clause; "" if it can.
+    drift
+        Finding of quality by which the data are not those that the live model was made from; "" if there is none.
+    growth
+        Observed cells of this run's dataset, as a multiple of those of the last fit from scratch.
+    inputs
+        Dataset and counts of this run.
+    """
+
+    def fresh(reason: str) -> Refit:
+        return Refit("fresh", f"fresh: {reason}", options)
+
+    if made is None:
+        return fresh("there is no live model to start from")
+    if refresh == timedelta(0):
+        return fresh("model.refresh is 0")
+    if obstacle:
+        return fresh(obstacle)
+    if made.facts.get("refit", {}).get("options") != options:
+        return fresh(f"the options of the fit have changed since run {made.number}")
+    if drift:
+        return fresh(f"drift: {drift}")
+    if last_fresh is None:
+        return fresh("the history has no fit from scratch with these options")
+    age = now - datetime.fromisoformat(last_fresh.started)
+    if refresh is not None and age >= refresh:
+        return fresh(f"{_describe(age)} since run {last_fresh.number}")
+    if growth >= GROWN:
+        return fresh(f"{growth:.1f} times the observed cells of run {last_fresh.number}")
+    start = made.stages.get("start")
+    if inputs and all(made.stages.get(stage) == each for stage, each in inputs.items()):
+        # what was fitted warm starts from where it started then, and is found in the manifest
+        earlier = start if start is not None and start.kind == "model" else None
+        return Refit("same", f"as in run {made.number}: nothing is new", options, earlier)
+    fitted = f"fitted from scratch {_describe(age)} ago, in run {last_fresh.number}"
+    return Refit("warm", f"warm from run {made.number}: {fitted}", options, made.stages["model"])
+
+
+def plan_refit(
+    store: Store,
+    config: PipelineConfig,
+    schema: Schema,
+    records: Sequence[RunRecord],
+    inputs: Mapping[str, Reference],
+    findings: Iterable[Mapping[str, Any]],
+    now: datetime,
+) -> Refit:
+    """Decide how the model of a run is fitted, by the history of its pipeline.
+
+    Parameters
+    ----------
+    store, config, schema
+        Of the pipeline.
+    records
+        All records of the pipeline, in order.
+    inputs
+        Dataset and counts of this run.
+    findings
+        What the guards of quality found, as in the facts of a record.
+    now
+        Time of the decision, with a time zone.
+
+    Returns
+    -------
+    The decision. The time plays a part in it alone: an artefact is identified by what it is made from.
+    """
+    options = digest_fit_options(config)
+    live = records[-1].live if records else None
+    runs = [record for record in reversed(records) if record.action == "run"]
+    made = next((run for run in runs if live is not None and run.stages.get("model") == live), None)
+    fresh = (
+        run
+        for run in runs
+        if run.is_complete
+        and run.facts.get("refit", {}).get("way") == "fresh"
+        and run.facts["refit"]["options"] == options
+    )
+    drifts = (
+        str(each["sentence"])
+        for each in findings
+        if str(each["guard"]).endswith("drift") and not each["passed"]
+    )
+    last_fresh = next(fresh, None)
+    return choose_refit(
+        config.model.refresh_after,
+        now,
+        options,
+        made,
+        last_fresh,
+        obstacle="" if made is None else _find_obstacle(store, config, schema, made),
+        drift=next(drifts, ""),
+        growth=_measure_growth(store, last_fresh, inputs),
+        inputs=inputs,
+    )
+
+
+def digest_fit_options(config: PipelineConfig) -> str:
+    """SHA-256 of the options that a fit depends on, but for how often it is made from scratch."""
+    content = {
+        "model": config.model.model_dump(mode="json", exclude={"refresh"}),
+        "em": config.em.model_dump(mode="json"),
+        "evaluate": config.evaluate.model_dump(mode="json", exclude={"hide"}),
+        "folds": config.store.folds,
+        "seed": config.seed,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _measure_growth(
+    store: Store, last_fresh: RunRecord | None, inputs: Mapping[str, Reference]
+) -> float:
+    """Observed cells of a dataset, as a multiple of those of the last fit from scratch; 1 where they are not known."""
+    entry = store.find(inputs["dataset"].identity)
+    if last_fresh is None or entry is None:
+        return 1.0
+    before = last_fresh.facts.get("rows", {}).get("observed", 0)
+    return float(entry.summary.get("observed", 0) / before) if before else 1.0
+
+
+def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: RunRecord) -> str:
+    """Why EM cannot start from the model of a run, as a clause."""
+    if config.em.members > 1:
+        return "the model is an average, or made of one"
+    if not config.em.max_passes:
+        return "em.max_passes is 0"
+    try:
+        model = JointPMF.load(store.locate(made.stages["model"]) / "model")
+    except StoreError:
+        return "the live model is not in the store any more, or damaged"
+    if model.schema.digest != schema.digest:
+        return "the schema has changed"
+    if not model.origin.get("pseudo_count"):
+        return "without pseudo-counts EM never leaves a zero of the live model"
+    return ""
+
+
+def _describe(age: timedelta) -> str:
+    hours = round(age / timedelta(hours=1))
+    return f"{hours} hours" if hours < 48 else f"{age.days} days"

@@ -1,0 +1,66 @@
+"""JSON of files that anybody may have written or damaged."""
+
+from __future__ import annotations
+
+import errno
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+MAX_DEPTH = 64
+"""Levels of nesting that are read; no file of ours has more than a dozen, and deeper ones exhaust Python's stack."""
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Returns
+    -------
+    Plain JSON types, nested at most `MAX_DEPTH` deep; every text in them can be written as UTF-8.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read, or is no regular one.
+    ValueError
+        If it is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return parse_json(path.read_bytes())
+
+
+def parse_json(content: bytes) -> Any:
+    """Read JSON from the bytes of a file: see `read_json`.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
+    """
+    try:
+        value = json.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below += item
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+            elif isinstance(item, str) and not item.isascii():
+                # raises UnicodeEncodeError, which is a ValueError
+                item.encode("utf-8")
+        level = below

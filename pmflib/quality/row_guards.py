@@ -1,0 +1,334 @@
+"""Guards of rows and files: what the accounts of the ingest say, against limits and against the last run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.config import QualityConfig
+from pmflib.quality.findings import Finding, judge, write_share
+
+LEAST_SIBLINGS = 5
+"""Files that the last run must have for their sizes to say what is usual: the spread of fewer is hardly known."""
+SPREAD_FACTOR = 3.0
+"""Robust standard deviations of the logarithms of the siblings' sizes that a new file may be away from their median:
+a normal deviate is beyond 3 in 3 of 1,000."""
+MAD_TO_DEVIATION = 1.4826
+"""Standard deviation of a normal distribution by its median absolute deviation."""
+LEAST_ROWS_OF_TWINS = 20
+"""Rows that two files must have for equal bytes to mean anything: two files of one row may well be equal."""
+QUANTILE = 1.645
+"""Standard normal quantile of 95 %: shares are bounded from below at this confidence."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileAccount:
+    """Account of one raw file of a dataset.
+
+    Parameters
+    ----------
+    name
+        Name of the source.
+    digest
+        SHA-256 of its bytes.
+    rows_in, rows_encoded
+        Rows of the file, and rows that were encoded.
+    reasons
+        Rows in quarantine, by reason.
+    level_counts
+        int64 of shape (n_levels,): encoded rows that hold each level.
+    duplicates
+        Encoded rows that other rows supersede.
+    """
+
+    name: str
+    digest: str
+    rows_in: int
+    rows_encoded: int
+    reasons: Mapping[str, int]
+    level_counts: IntArray
+    duplicates: int = 0
+
+    @property
+    def rows_unfit(self) -> int:
+        """Rows that do not fit: in quarantine, duplicates apart."""
+        return count_unfit(self.reasons)
+
+
+@dataclass(frozen=True, eq=False)
+class FileChange:
+    """A file that the last run did not have with these bytes.
+
+    Parameters
+    ----------
+    file
+        Its account; of a file that has only grown, the account of what was added.
+    former
+        Account of the file of the same name in the last run; None if there was none.
+    grown
+        Whether all that the former file held is there, and more was added.
+    """
+
+    file: FileAccount
+    former: FileAccount | None = None
+    grown: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Name for a person."""
+        return f"rows added to {self.file.name}" if self.grown else self.file.name
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """How the files of a run differ from those of the last one.
+
+    Parameters
+    ----------
+    new
+        Files that are new, or have other bytes.
+    missing
+        Files of the last run whose name and bytes are both gone.
+    """
+
+    new: list[FileChange] = field(default_factory=list)
+    missing: list[FileAccount] = field(default_factory=list)
+
+
+def count_unfit(reasons: Mapping[str, int]) -> int:
+    """Count rows in quarantine, those apart that only repeat others."""
+    return sum(n for reason, n in reasons.items() if reason != "duplicate")
+
+
+def find_changes(files: Sequence[FileAccount], last: Sequence[FileAccount]) -> Changes:
+    """Compare the files of a run with those of the last one: by bytes, then by name.
+
+    Parameters
+    ----------
+    files, last
+        Files of this run and of the last one; a file that was renamed is no change.
+    """
+    bytes_before, names_before = {file.digest for file in last}, {file.name: file for file in last}
+    bytes_now, names_now = {file.digest for file in files}, {file.name for file in files}
+    new = []
+    for file in files:
+        if file.digest in bytes_before:
+            continue
+        former = names_before.get(file.name)
+        added = None if former is None else _subtract(file, former)
+        new.append(FileChange(file if added is None else added, former, added is not None))
+    missing = [each for each in last if each.digest not in bytes_now and each.name not in names_now]
+    return Changes(new, missing)
+
+
+def _subtract(file: FileAccount, former: FileAccount) -> FileAccount | None:
+    """Account of what was added to a file; None if it has lost something."""
+    reasons = {
+        reason: file.reasons.get(reason, 0) - former.reasons.get(reason, 0)
+        for reason in {*file.reasons, *former.reasons}
+    }
+    if file.level_counts.shape != former.level_counts.shape:
+        return None
+    rows_in = file.rows_in - former.rows_in
+    encoded = file.rows_encoded - former.rows_encoded
+    counts = file.level_counts - former.level_counts
+    if min(rows_in, encoded, *reasons.values(), int(counts.min(initial=0))) < 0:
+        return None
+    return replace(
+        file,
+        rows_in=rows_in,
+        rows_encoded=encoded,
+        reasons={reason: n for reason, n in reasons.items() if n},
+        level_counts=counts,
+        duplicates=max(file.duplicates - former.duplicates, 0),
+    )
+
+
+def check_rows(
+    account: Mapping[str, Any],
+    files: Sequence[FileAccount],
+    last_account: Mapping[str, Any] | None,
+    changes: Changes,
+    config: QualityConfig,
+) -> list[Finding]:
+    """Judge the accounts of a dataset and of its files.
+
+    Parameters
+    ----------
+    account, last_account
+        Summaries of the dataset and of that of the last run: rows_in, rows_encoded, reasons. None without a last run.
+    files
+        All files.
+    changes
+        What the last run did not have; without a last run, all files are new.
+    config
+        Limits.
+
+    Returns
+    -------
+    Findings, also those that passed.
+    """
+    findings = _check_quarantine(account, config)
+    findings += [_check_file_quarantine(change, config) for change in changes.new]
+    findings += [
+        *_check_twins(files, config),
+        *(_check_duplicates(change, config) for change in changes.new if change.file.rows_encoded),
+    ]
+    if last_account is not None:
+        findings += _check_losses(account, last_account, changes, config)
+    return findings
+
+
+def check_sizes(
+    changes: Changes, last: Sequence[FileAccount], config: QualityConfig
+) -> list[Finding]:
+    """Judge the sizes of new files: against the median of the files before, or against their former selves.
+
+    A size is unusual if it differs by more than the factor of the limit, and by more than `SPREAD_FACTOR` robust
+    standard deviations of the siblings' sizes on the scale of logarithms. Files that have only grown are not judged.
+    """
+    sizes = [file.rows_in for file in last if file.rows_in]
+    findings = []
+    for change in changes.new:
+        rows = change.file.rows_in
+        if change.grown:
+            continue
+        if change.former is not None and change.former.rows_in:
+            usual, spread, what = float(change.former.rows_in), 0.0, "it had in the last run"
+            rows = min(rows, change.former.rows_in)
+        elif len(sizes) >= LEAST_SIBLINGS:
+            usual, what = median(sizes), f"that {len(sizes)} files before it have in the median"
+            logs = np.log(sizes)
+            spread = MAD_TO_DEVIATION * float(np.median(np.abs(logs - np.median(logs))))
+        else:
+            continue
+        factor = max(rows, 0.5) / usual
+        factor = max(factor, 1 / factor)
+        beyond = np.log(factor) > SPREAD_FACTOR * spread
+        more = "" if beyond else ", as sizes of files vary here"
+        sentence = (
+            f"{change.subject}: {change.file.rows_in:,} rows after the {usual:,.0f} {what}{more}"
+        )
+        measured = factor if beyond else 1.0
+        findings.append(judge("file_size", change.subject, measured, config.file_size, sentence))
+    return findings
+
+
+def bound_share(part: int, total: int) -> float:
+    """Least share that is compatible with a count, at 95 % (Wilson 1927); 0 of nothing.
+
+    References
+    ----------
+    Wilson (1927), "Probable inference, the law of succession, and statistical inference", Journal of the American
+    Statistical Association 22: the lower end of the score interval.
+    """
+    if not total:
+        return 0.0
+    share, square = part / total, QUANTILE**2
+    middle = share + square / (2 * total)
+    width = QUANTILE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
+    return float(max(middle - width, 0.0) / (1 + square / total))
+
+
+def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list[Finding]:
+    rows, encoded, reasons = account["rows_in"], account["rows_encoded"], account["reasons"]
+    unfit = count_unfit(reasons)
+    share = unfit / max(rows, 1)
+    findings = [
+        judge(
+            "least_rows",
+            "all rows",
+            encoded,
+            config.least_rows,
+            f"{encoded:,} of {rows:,} rows were encoded",
+            least=True,
+        ),
+        judge(
+            "quarantine",
+            "all rows",
+            share,
+            config.quarantine,
+            f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}",
+        ),
+    ]
+    for reason, number in reasons.items():
+        if reason == "duplicate" and reason not in config.reasons:
+            continue
+        share = number / max(rows, 1)
+        sentence = (
+            f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
+        )
+        limits = config.reasons.get(reason, config.reason)
+        findings.append(judge("reason", reason, share, limits, sentence))
+    return findings
+
+
+def _check_file_quarantine(change: FileChange, config: QualityConfig) -> Finding:
+    file = change.file
+    unfit = file.rows_unfit
+    least = bound_share(unfit, file.rows_in)
+    named = [(n, reason) for reason, n in file.reasons.items() if reason != "duplicate"]
+    why = ", ".join(f"{reason} {n:,}" for n, reason in sorted(named, reverse=True))
+    sentence = f"{change.subject}: {unfit:,} of {file.rows_in:,} rows do not fit" + (
+        f" ({why}): at least {write_share(least)} beyond chance" if unfit else ""
+    )
+    return judge("file_quarantine", change.subject, least, config.file_quarantine, sentence)
+
+
+def _check_duplicates(change: FileChange, config: QualityConfig) -> Finding:
+    file = change.file
+    share = file.duplicates / file.rows_encoded
+    sentence = (
+        f"{change.subject}: {file.duplicates:,} of {file.rows_encoded:,} rows are superseded by others: "
+        f"{write_share(share)}"
+    )
+    return judge("duplicates", change.subject, share, config.duplicates, sentence)
+
+
+def _check_twins(files: Sequence[FileAccount], config: QualityConfig) -> list[Finding]:
+    first: dict[str, str] = {}
+    findings = []
+    for file in files:
+        if file.rows_in < LEAST_ROWS_OF_TWINS:
+            continue
+        if (name := first.setdefault(file.digest, file.name)) != file.name:
+            sentence = f"{file.name}: the same bytes as {name}, {file.rows_in:,} rows"
+            findings.append(judge("same_bytes", file.name, 1, config.same_bytes, sentence))
+    if not findings:
+        sentence = f"the bytes of {len(files)} files differ"
+        findings.append(judge("same_bytes", "all files", 0, config.same_bytes, sentence))
+    return findings
+
+
+def _check_losses(
+    account: Mapping[str, Any],
+    last_account: Mapping[str, Any],
+    changes: Changes,
+    config: QualityConfig,
+) -> list[Finding]:
+    """Judge what is gone since the last run, and whether anything is new."""
+    new = sum(change.file.rows_encoded for change in changes.new)
+    sentence = f"{new:,} rows encoded of {len(changes.new)} new or changed files" + (
+        "" if new else ": nothing new since the last run"
+    )
+    findings = [judge("new_rows", "all files", new, config.new_rows, sentence, least=True)]
+    if config.removals_expected:
+        return findings
+    missing = [file.name for file in changes.missing]
+    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    sentence = f"{len(missing)} files of the last run are gone" + (f": {shown}" if shown else "")
+    findings.append(
+        judge("missing_files", "all files", len(missing), config.missing_files, sentence)
+    )
+    before, now = last_account["rows_encoded"], account["rows_encoded"]
+    lost = max(before - now, 0) / max(before, 1)
+    sentence = f"{now:,} rows encoded after {before:,} in the last run" + (
+        f": {write_share(lost)} fewer" if lost else ""
+    )
+    findings.append(judge("rows_lost", "all rows", lost, config.rows_lost, sentence))
+    return findings

@@ -1,0 +1,201 @@
+"""All guards of a dataset in a store, against the last run and the one that made the live model."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.config import QualityConfig
+from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
+from pmflib.errors import StoreError
+from pmflib.ingest.rejected_rows import read_quarantine
+from pmflib.quality.drift import DriftTests, LiveData, compare_files, judge_drift
+from pmflib.quality.findings import Finding, abstain
+from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs, subtract_tables
+from pmflib.quality.row_guards import (
+    FileAccount,
+    FileChange,
+    check_rows,
+    check_sizes,
+    find_changes,
+)
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
+from pmflib.store.file_digests import read_checked
+
+PAIRS = "pairs"
+"""Group of the pair counts in the folder of the counts."""
+FILE_GUARDS = ("variable_drift", "scale_drift", "answer_drift")
+PAIR_GUARDS = ("pair_drift", "dependence_drift")
+
+
+def check_dataset(
+    store: Store,
+    schema: Schema,
+    layout: str,
+    config: QualityConfig,
+    *,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference] | None,
+    live: Mapping[str, Reference] | None,
+) -> list[Finding]:
+    """Run every guard.
+
+    Parameters
+    ----------
+    store
+        Store that holds the artefacts.
+    schema
+        Variables and levels.
+    layout
+        Of the sources: "wide" or "long".
+    config
+        Limits.
+    now, last, live
+        Stages "dataset" and "counts" of this run, of the last one that reached its end, and of the one that made the
+        live model; None where there is none.
+
+    Returns
+    -------
+    Findings, also those that passed.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is missing or damaged.
+    """
+    files = read_files(store, now["dataset"])
+    last_files = [] if last is None else read_files(store, last["dataset"])
+    changes = find_changes(files, last_files)
+    findings = check_rows(
+        _summary(store, now["dataset"]),
+        files,
+        None if last is None else _summary(store, last["dataset"]),
+        changes,
+        config,
+    )
+    findings += check_sizes(changes, last_files, config)
+    if live is None or last is None:
+        reason = "there is no live model whose data could be compared"
+        return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
+    if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
+        reason = "the schema has changed since the live model was made"
+        return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
+    tests: list[DriftTests] = []
+    if any(change.file.rows_encoded for change in changes.new):
+        tests = _compare_files(store, schema, layout, live, changes.new)
+    else:
+        findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
+    if now["counts"].digest == last["counts"].digest:
+        findings += [abstain(guard, "all", "no new samples to compare") for guard in PAIR_GUARDS]
+    elif schema.n_levels > MOST_LEVELS:
+        reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
+        findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+    else:
+        tests += _compare_pairs(store, schema, now, last, live)
+    return findings + judge_drift(tests, config)
+
+
+def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
+    """Accounts of the raw files of a dataset, in order.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a step is missing or damaged.
+    """
+    accounts = []
+    for file in list_file_steps(store, dataset):
+        step = file.step
+        summary = _summary(store, step)
+        path = store.locate(step) / LEVEL_COUNTS
+        try:
+            counts = np.load(io.BytesIO(read_checked(path)), allow_pickle=False)
+        except StoreError:
+            raise
+        except (OSError, ValueError, EOFError) as error:
+            raise StoreError(
+                f"{step.kind} {step.digest[:12]} is damaged ({error}); delete {str(path.parent)!r} and run again"
+            ) from error
+        accounts.append(
+            FileAccount(
+                file.name,
+                file.source.digest,
+                summary["rows_in"],
+                summary["rows_encoded"],
+                summary["reasons"],
+                counts,
+            )
+        )
+    repeated = count_duplicates(store, dataset)
+    return [replace(each, duplicates=repeated[each.name]) for each in accounts]
+
+
+def count_duplicates(store: Store, dataset: Reference) -> Counter[str]:
+    """Number of rows that other rows supersede, by file.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is missing or damaged.
+    """
+    found: Counter[str] = Counter()
+    for batch in read_quarantine(store, dataset):
+        table = pa.Table.from_batches([batch]).group_by(["file", "reason"])
+        for row in table.aggregate([([], "count_all")]).to_pylist():
+            if row["reason"] == "duplicate":
+                found[row["file"]] += row["count_all"]
+    return found
+
+
+def _compare_files(
+    store: Store,
+    schema: Schema,
+    layout: str,
+    live: Mapping[str, Reference],
+    new: list[FileChange],
+) -> list[DriftTests]:
+    path = store.locate(live["counts"]) / PAIRS
+    _, n_folds = load_shape(path)
+    fold_counts = np.stack([load_singles(path, folds=[fold]) for fold in range(n_folds)])
+    data = LiveData(read_files(store, live["dataset"]), fold_counts)
+    return compare_files(schema, layout, data, new)
+
+
+def _compare_pairs(
+    store: Store,
+    schema: Schema,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference],
+    live: Mapping[str, Reference],
+) -> list[DriftTests]:
+    """Compare pairs of the samples that were added since the last run; of all samples, if some were taken away."""
+    table, before = (_load_table(store, each["counts"]) for each in (now, last))
+    same = last["counts"].digest == live["counts"].digest
+    reference = before if same else _load_table(store, live["counts"])
+    added = subtract_tables(table, before)
+    return compare_pairs(schema, table if added is None else added, reference)
+
+
+def _load_table(store: Store, counts: Reference) -> Any:
+    return PairCounts.load_total(store.locate(counts) / PAIRS).tables[0]
+
+
+def _schema_of(store: Store, stages: Mapping[str, Reference]) -> Schema:
+    return load_shape(store.locate(stages["counts"]) / PAIRS)[0]
+
+
+def _summary(store: Store, reference: Reference) -> Mapping[str, Any]:
+    entry = store.find(reference.identity)
+    if entry is None:
+        raise StoreError(
+            f"{reference.kind} {reference.digest[:12]} is not in store {str(store.root)!r}; run the pipeline again"
+        )
+    return entry.summary

@@ -1,0 +1,112 @@
+"""What follows from findings: the run goes on, or is held back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from pmflib.errors import QualityError, SourceError
+from pmflib.quality.findings import Finding
+
+REMEDIES = {
+    "least_rows": "look at the sources and the quarantine",
+    "quarantine": "look at the quarantine, and at the reasons below",
+    "reason": "look at these rows in the quarantine: was another format, scale or encoding delivered?",
+    "file_quarantine": "look at the file, and at its rows in the quarantine",
+    "missing_files": "deliver the files again; if they are gone for good, set quality.removals_expected",
+    "rows_lost": "deliver again what is missing; if rows go on purpose, set quality.removals_expected",
+    "file_size": "look whether the file was delivered whole, and once",
+    "same_bytes": "remove one of the two files",
+    "duplicates": "look whether the file was delivered before, under another name",
+    "new_rows": "look whether the delivery has come",
+    "variable_drift": "look at this column: were its codes exchanged, shifted or reversed?",
+    "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
+    "answer_drift": "look at the names in the column of variables",
+    "pair_drift": "look at these two columns in the new files",
+    "dependence_drift": "look whether columns were exchanged in the new files",
+}
+"""What a person can do, by guard."""
+
+
+def accept(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings of a run that goes on whatever guards say: what would stop it is marked as accepted."""
+    return [
+        replace(each, action="accepted") if each.action == "stop" else each for each in findings
+    ]
+
+
+def condense(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that a record keeps: all that crossed a limit, and of each guard the first of those that passed."""
+    kept, counted = [], Counter(each.guard for each in findings if each.passed)
+    seen = set()
+    for each in findings:
+        if not each.passed:
+            kept.append(each)
+        elif each.guard not in seen:
+            seen.add(each.guard)
+            more = counted[each.guard] - 1
+            note = f" (and {more:,} more passed)" if more else ""
+            kept.append(replace(each, sentence=each.sentence + note))
+    return kept
+
+
+def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Plain JSON types: numbers of findings that passed, warn and stop, and those that crossed a limit."""
+    return {
+        "passed": sum(each.passed for each in findings),
+        "warned": sum(each.action == "warn" for each in findings),
+        "stopped": sum(each.action == "stop" for each in findings),
+        "findings": [asdict(each) for each in condense(findings)],
+    }
+
+
+def refuse_empty(account: Mapping[str, Any]) -> None:
+    """Refuse a dataset of which nothing can be learnt.
+
+    Parameters
+    ----------
+    account
+        Summary of the dataset: rows_in, rows_encoded, reasons, observed.
+
+    Raises
+    ------
+    SourceError
+        If no row was encoded, or none holds an answer.
+    """
+    if account["rows_encoded"] and account["observed"]:
+        return
+    why = ", ".join(f"{reason} {n:,}" for reason, n in account["reasons"].items())
+    what = "no row was encoded" if not account["rows_encoded"] else "no row holds an answer"
+    raise SourceError(
+        f"{what}, of {account['rows_in']:,} rows read"
+        + (f" (in quarantine: {why})" if why else "")
+        + "; "
+        "the live model, if there is one, stays. Look at the files and at the quarantine: was a header delivered "
+        "alone, or another scale, encoding or layout?"
+    )
+
+
+def hold_back(findings: Sequence[Finding]) -> None:
+    """Raise an error that lists what guards stop.
+
+    Raises
+    ------
+    QualityError
+        If the action of a finding is to stop.
+    """
+    stopped = [each for each in findings if each.action == "stop"]
+    if not stopped:
+        return
+    lines = [
+        f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
+        f"{REMEDIES[each.guard]}"
+        for each in stopped
+    ]
+    raise QualityError(
+        f"held back by {len(stopped)} findings about the new data; nothing was fitted, and what was live stays live:\n"
+        + "\n".join(lines)
+        + "\nTo take these data as they are, once: `pmf run --accept-quality`. To allow such data from now on: change "
+        "the limits in [quality]"
+    )

@@ -1,0 +1,209 @@
+"""Models of a pipeline by its records: which is live, which were, which were rejected, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pmflib.errors import StoreError
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import digest_tree
+from pmflib.store.run_records import RunRecord
+
+Standing = Literal["live", "past", "rejected", "held back", "undecided"]
+"""What became of a model. Past: it was live once. Rejected: by the gate. Held back: by a guard of quality, as a
+rule before there was a model. Undecided: its run ended before the gate."""
+
+
+@dataclass(frozen=True)
+class ModelStanding:
+    """One model of a pipeline.
+
+    Parameters
+    ----------
+    run
+        Number of the run that made it first.
+    made
+        When that run was started, UTC, ISO 8601.
+    model
+        The model; None where the run was held back before it had one.
+    standing
+        What became of it.
+    why
+        Last sentence that was said about it.
+    scores, gate
+        Plain JSON types: its scores on the day it was made, and what the gate found; empty where there are none.
+    """
+
+    run: int
+    made: str
+    model: Reference | None
+    standing: Standing
+    why: str
+    scores: dict[str, Any]
+    gate: dict[str, Any]
+
+
+def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
+    """List the models of a pipeline, in the order in which they were made, and the runs that were held back.
+
+    Parameters
+    ----------
+    records
+        All records of the pipeline, in order.
+    """
+    live = records[-1].live if records else None
+    once_live = {record.live for record in records}
+    first: dict[Reference, RunRecord] = {}
+    last: dict[Reference, RunRecord] = {}
+    held_back = []
+    for record in records:
+        model = _find_subject(record)
+        if model is not None:
+            if record.action == "run":
+                first.setdefault(model, record)
+            if record.outcome != "unchanged" or model not in last:
+                last[model] = record
+        elif record.outcome == "held back":
+            held_back.append(record)
+    found = [_make_standing(record, None, "held back", record.reason) for record in held_back]
+    for model, record in first.items():
+        standing: Standing = "live" if model == live else "past"
+        if model not in once_live:
+            outcome = last[model].outcome
+            standing = "rejected" if outcome == "kept" else "undecided"
+            standing = "held back" if outcome == "held back" else standing
+        found.append(_make_standing(record, model, standing, last[model].reason))
+    return sorted(found, key=lambda each: each.run)
+
+
+def find_candidate(records: Sequence[RunRecord], number: int | None) -> RunRecord:
+    """Run whose model is to be made live by hand.
+
+    Parameters
+    ----------
+    records
+        All records of the pipeline, in order.
+    number
+        Number of the run; None is the newest that ended with a model that is not live.
+
+    Raises
+    ------
+    StoreError
+        If there is no such run, or it made no model.
+    """
+    live = records[-1].live if records else None
+    for record in reversed(records):
+        model = record.stages.get("model") if record.action == "run" else None
+        if number is None:
+            if model is not None and model != live and record.is_complete:
+                return record
+        elif record.number == number:
+            if model is None:
+                raise StoreError(
+                    f"run {number} made no model ({record.action}, {record.outcome}: {record.reason}); `pmf models` "
+                    "lists those that did"
+                )
+            return record
+    if number is None:
+        raise StoreError("no run has a model that is not live; `pmf models` lists them")
+    raise StoreError(
+        f"run {number} is not in the history; `pmf models` lists the runs with a model"
+    )
+
+
+def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord:
+    """Run that made the model that is to be live again.
+
+    Parameters
+    ----------
+    records
+        All records of the pipeline, in order.
+    number
+        Number of the run; None is that of the model that was live before the present one.
+
+    Raises
+    ------
+    StoreError
+        If there is no such run, or its model was never live.
+    """
+    live = records[-1].live if records else None
+    if number is not None:
+        found = find_candidate(records, number)
+        if all(record.live != found.stages["model"] for record in records):
+            raise StoreError(
+                f"the model of run {number} was never live; `pmf promote {number}` makes it live"
+            )
+        return found
+    earlier = [record.live for record in records if record.live not in (None, live)]
+    for record in reversed(records):
+        if earlier and record.action == "run" and record.stages.get("model") == earlier[-1]:
+            return record
+    raise StoreError("no model was live before the present one; `pmf models` lists what there is")
+
+
+def describe_live(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """Which model is live, since when, by which record, and why; plain JSON types, empty if there is none.
+
+    Parameters
+    ----------
+    records
+        All records of the pipeline, in order.
+    """
+    live = records[-1].live if records else None
+    if live is None:
+        return {}
+    since = records[-1]
+    for record in reversed(records):
+        if record.live != live:
+            break
+        since = record
+    return {
+        "model": live.digest,
+        "since": since.ended,
+        "run": since.number,
+        "action": since.action,
+        "why": since.reason,
+    }
+
+
+def explain_withdrawal(records: Sequence[RunRecord], model: Reference) -> str:
+    """Why a person does not want a model to go live by itself, as a clause; "" if nothing is known."""
+    why = ""
+    for record in records:
+        if record.action == "rollback" and record.facts.get("before") == model.digest:
+            why = f"model {model.digest[:12]} was rolled back by hand in run {record.number}"
+        elif record.live == model:
+            # somebody has made it live again
+            why = ""
+    return why
+
+
+def check_whole(store: Store, model: Reference) -> None:
+    """Refuse a model that is not in the store, or not as it was published.
+
+    Raises
+    ------
+    StoreError
+        If it is gone or damaged.
+    """
+    if store.find(model.identity) is None or digest_tree(store.locate(model)) != model.digest:
+        raise StoreError(
+            f"model {model.digest[:12]} does not hold what it was published with, or its manifest entry is gone; "
+            "`pmf verify` lists the damage, and the run that made it makes it again"
+        )
+
+
+def _find_subject(record: RunRecord) -> Reference | None:
+    """Model that a record is about."""
+    if record.action in ("promote", "rollback"):
+        return record.live
+    return record.stages.get("model")
+
+
+def _make_standing(
+    record: RunRecord, model: Reference | None, standing: Standing, why: str
+) -> ModelStanding:
+    scores, gate = (dict(record.facts.get(name, {})) for name in ("scores", "gate"))
+    return ModelStanding(record.number, record.started, model, standing, why, scores, gate)

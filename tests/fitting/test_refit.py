@@ -1,0 +1,165 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from pmflib.config import make_config
+from pmflib.fitting.refit import choose_refit, digest_fit_options, plan_refit
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord
+from tests.reference import make_model
+
+NOW = datetime(2026, 3, 31, 2, tzinfo=UTC)
+MONTH = timedelta(days=30)
+DATASET, OTHER_DATASET, COUNTS = (
+    Reference(kind, "1" * 64, digest * 64)
+    for kind, digest in (("dataset", "a"), ("dataset", "b"), ("counts", "c"))
+)
+START, MODEL, OLDER = (
+    Reference(kind, "2" * 64, digest * 64)
+    for kind, digest in (("start", "d"), ("model", "e"), ("model", "f"))
+)
+FRESH = RunRecord(
+    "run",
+    "promoted",
+    "first",
+    started="2026-03-19T02:00:00+00:00",
+    ended="2026-03-19T03:00:00+00:00",
+    config="",
+    stages={"dataset": DATASET, "counts": COUNTS, "start": START, "model": MODEL},
+    live=MODEL,
+    facts={"refit": {"way": "fresh", "options": "o"}, "rows": {"observed": 1000}},
+    number=3,
+)
+WARM = replace(
+    FRESH,
+    number=12,
+    stages=FRESH.stages | {"start": OLDER},
+    facts={"refit": {"way": "warm", "options": "o"}},
+)
+TODAY = {"dataset": OTHER_DATASET, "counts": COUNTS}
+YESTERDAY = {"dataset": DATASET, "counts": COUNTS}
+
+
+@pytest.mark.parametrize(
+    ("changed", "way", "start", "reason"),
+    [
+        ({}, "warm", MODEL, "warm from run 12: fitted from scratch 12 days ago, in run 3"),
+        ({"refresh": None}, "warm", MODEL, "warm from run 12: "),
+        ({"refresh": timedelta(days=12)}, "fresh", None, "fresh: 12 days since run 3"),
+        ({"refresh": timedelta(days=12, hours=1)}, "warm", MODEL, "warm from run 12"),
+        ({"refresh": timedelta(0)}, "fresh", None, "fresh: model.refresh is 0"),
+        ({"made": None}, "fresh", None, "fresh: there is no live model to start from"),
+        ({"obstacle": "it is gone"}, "fresh", None, "fresh: it is gone"),
+        (
+            {"options": "p"},
+            "fresh",
+            None,
+            "fresh: the options of the fit have changed since run 12",
+        ),
+        ({"drift": "v7 moved"}, "fresh", None, "fresh: drift: v7 moved"),
+        ({"last_fresh": None}, "fresh", None, "fresh: the history has no fit from scratch with"),
+        ({"growth": 2.0}, "fresh", None, "fresh: 2.0 times the observed cells of run 3"),
+        ({"growth": 1.99}, "warm", MODEL, "warm from run 12"),
+        ({"inputs": YESTERDAY}, "same", OLDER, "as in run 12: nothing is new"),
+        ({"inputs": YESTERDAY, "made": FRESH}, "same", None, "as in run 3: nothing is new"),
+        ({"now": NOW + MONTH, "inputs": YESTERDAY}, "fresh", None, "fresh: 42 days since run 3"),
+        ({"now": NOW - timedelta(days=11)}, "warm", MODEL, "from scratch 24 hours ago, in run 3"),
+        ({"now": NOW - timedelta(days=20)}, "warm", MODEL, "warm from run 12"),
+    ],
+)
+def test_choose_refit__the_whole_table(changed, way, start, reason):
+    known = {"refresh": MONTH, "now": NOW, "options": "o", "made": WARM, "last_fresh": FRESH}
+    refit = choose_refit(**{**known, "inputs": TODAY, **changed})
+    assert (refit.way, refit.start) == (way, start)
+    assert reason in refit.reason
+    assert refit.to_json() == {"way": way, "reason": refit.reason, "options": refit.options}
+
+
+@pytest.fixture
+def lived(tmp_path):
+    """Store, configuration, schema and the record of a fresh run whose model is live."""
+    config = make_config({"source": {"path": "x", "layout": "wide"}, "model": {"rank": 2}})
+    schema = Schema.from_cardinalities([3, 2])
+    store = Store(tmp_path)
+
+    def write(folder, work):
+        model = make_model(np.random.default_rng(0), [3, 2], 2)
+        JointPMF(*model, schema, {"pseudo_count": 0.3}).save(folder / "model")
+        return {}
+
+    model = store.build("model", inputs={}, options={}, version=1, write=write).reference
+    facts = {"refit": {"way": "fresh", "options": digest_fit_options(config)}}
+    record = replace(FRESH, stages=FRESH.stages | {"model": model}, live=model, facts=facts)
+    return store, config, schema, [record]
+
+
+def plan(lived, *, findings=(), now=NOW, **changed):
+    store, config, schema, records = lived
+    for section, options in changed.items():
+        update = {section: getattr(config, section).model_copy(update=options)}
+        config = config.model_copy(update=update)
+    return plan_refit(store, config, schema, records, TODAY, findings, now)
+
+
+def test_plan_refit__reads_the_history(lived):
+    store, config, schema, (record,) = lived
+    assert plan(lived).way == "warm"
+    assert plan(lived).start == record.live
+    assert plan(lived, now=NOW + MONTH).reason == "fresh: 42 days since run 3"
+    assert plan((store, config, schema, [])).reason == "fresh: there is no live model to start from"
+    kept = replace(record, outcome="kept", stages={**TODAY, "model": OLDER}, number=4)
+    assert plan((store, config, schema, [record, kept])).reason.startswith("warm from run 3")
+    # a fit from scratch that was not better than the live model is one all the same
+    late = replace(kept, started="2026-04-20T02:00:00+00:00")
+    assert plan((store, config, schema, [record, late]), now=NOW + MONTH).way == "warm"
+    failed = replace(late, outcome="failed")
+    assert plan((store, config, schema, [record, failed]), now=NOW + MONTH).way == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"model": {"rank": "auto"}}, "fresh: the options of the fit have changed since run 3"),
+        ({"model": {"method": "spa"}}, "fresh: the options of the fit have changed since run 3"),
+        ({"em": {"tol": 1e-3}}, "fresh: the options of the fit have changed since run 3"),
+        ({"store": {"folds": 8}}, "fresh: the options of the fit have changed since run 3"),
+        ({"evaluate": {"test_folds": 2}}, "fresh: the options of the fit have changed since run 3"),
+        ({"evaluate": {"hide": 0.5}}, "warm from run 3"),
+        ({"model": {"refresh": "4w"}}, "warm from run 3"),
+        ({"model": {"refresh": "0d"}}, "fresh: model.refresh is 0"),
+        ({"em": {"members": 3}}, "fresh: the model is an average, or made of one"),
+        ({"em": {"max_passes": 0}}, "fresh: em.max_passes is 0"),
+    ],
+)
+def test_plan_refit__options_that_matter(lived, changed, reason):
+    assert plan(lived, **changed).reason.startswith(reason)
+
+
+def test_plan_refit__what_the_live_model_cannot_start(lived):
+    store, config, schema, records = lived
+    other = Schema.from_cardinalities([3, 2, 2])
+    assert plan((store, config, other, records)).reason == "fresh: the schema has changed"
+    gone = Store(store.root.parent / "elsewhere")
+    assert "is not in the store any more" in plan((gone, config, schema, records)).reason
+
+
+def test_plan_refit__growth_and_drift(lived):
+    store, config, schema, (record,) = lived
+    grown = replace(record, facts=record.facts | {"rows": {"observed": 100}})
+
+    def write(folder, work):
+        (folder / "dataset.json").write_text("{}")
+        return {"observed": 250}
+
+    dataset = store.build("dataset", inputs={}, options={}, version=1, write=write).reference
+    inputs = {"dataset": dataset, "counts": COUNTS}
+    refit = plan_refit(store, config, schema, [grown], inputs, (), NOW)
+    assert refit.reason == "fresh: 2.5 times the observed cells of run 3"
+    finding = {"guard": "pair_drift", "passed": False, "sentence": "v1 and v2 moved"}
+    assert plan(lived, findings=[finding]).reason == "fresh: drift: v1 and v2 moved"
+    others = [finding | {"passed": True}, finding | {"guard": "least_rows"}]
+    assert plan(lived, findings=others).way == "warm"

@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+
+from pmflib.config import QualityConfig
+from pmflib.counting.pair_counts import count_pairs
+from pmflib.hashing import assign_folds
+from pmflib.quality.drift import LiveData, compare_files, control_discoveries, judge_drift
+from pmflib.quality.families import list_families
+from pmflib.quality.pair_drift import compare_pairs, subtract_tables
+from pmflib.quality.row_guards import FileAccount, FileChange
+from pmflib.schema import Schema, Variable
+
+CONFIG = QualityConfig()
+SCALE = Schema(tuple(Variable(f"q{place}", ("1", "2", "3", "4")) for place in range(6)))
+
+
+def draw(n_rows, seed, *, seen=1.0, person=0.0):
+    """Codes of six questions that hang together, high levels likelier; people differ by ``person``."""
+    rng = np.random.default_rng(seed)
+    state = rng.integers(0, 2, (n_rows, 1))
+    mean = 1.5 + np.where(state == 1, 0.9, -0.9) * np.array([1, 1, 0.6, 0.3, 0, -1])
+    mean = mean + person * rng.standard_normal((n_rows, 1))
+    codes = np.clip(np.rint(mean + 0.6 * rng.standard_normal((n_rows, 6)) + 0.4), 0, 3)
+    return np.where(rng.random(codes.shape) < seen, codes, -1).astype(np.int64)
+
+
+def account_for(codes, name, layout="wide"):
+    levels = count_pairs(codes, SCALE, n_folds=1).count_levels()
+    rows = len(codes) if layout == "wide" else int(levels.sum())
+    return FileAccount(name, name, rows, rows, {}, levels)
+
+
+def find(live, new, layout="wide", config=CONFIG):
+    """Findings that crossed a limit of new files, each an array of codes, against the live ones."""
+    whole = np.concatenate(live)
+    folds = assign_folds(np.arange(len(whole)), 16)
+    by_fold = [count_pairs(whole[folds == f], SCALE, n_folds=1).count_levels() for f in range(16)]
+    files = [account_for(codes, f"{n}.csv", layout) for n, codes in enumerate(live)]
+    data = LiveData(files, np.stack(by_fold))
+    changes = [FileChange(account_for(codes, f"new{n}.csv", layout)) for n, codes in enumerate(new)]
+    tests = compare_files(SCALE, layout, data, changes)
+    counted = [count_pairs(c, SCALE, n_folds=1).tables[0] for c in (np.concatenate(new), whole)]
+    tests += compare_pairs(SCALE, *counted)
+    return [f for f in judge_drift(tests, config) if not f.passed]
+
+
+def actions(findings):
+    found = {f.guard: f.action for f in findings if f.action == "warn"}
+    return found | {f.guard: "stop" for f in findings if f.action == "stop"}
+
+
+LIVE = [draw(400, seed) for seed in range(6)]
+
+
+def test_judge_drift__healthy():
+    assert find(LIVE, [draw(400, 100), draw(50, 101)]) == []
+    assert find(LIVE, [draw(20, 102)]) == []
+
+
+def test_judge_drift__large_samples_with_harmless_drift():
+    live = [draw(40_000, seed) for seed in range(5)]
+    new = draw(40_000, 100)
+    slightly = np.where(
+        (new > 0) & (np.random.default_rng(0).random(new.shape) < 0.03), new - 1, new
+    )
+    assert find(live, [slightly]) == []
+    # it is no chance, however
+    guards = ("variable_drift", "scale_drift")
+    none = QualityConfig.model_validate({guard: {"warn": 0} for guard in guards})
+    assert find(live, [slightly], config=none) != []
+
+
+def test_judge_drift__a_reversed_scale():
+    found = find(LIVE, [3 - draw(400, 100)])
+    assert actions(found)["scale_drift"] == "stop"
+    assert actions(found)["variable_drift"] == "stop"
+    (scale,) = [f for f in found if f.guard == "scale_drift"]
+    assert scale.subject == "scale 1 to 4 of 6 variables in new0.csv"
+    assert "at least" in scale.sentence
+    assert scale.measured is not None
+    assert scale.measured > 0.25
+
+
+def test_judge_drift__one_bad_file_does_not_hide_among_good_ones():
+    found = find(LIVE, [draw(400, 100), 3 - draw(400, 101), draw(400, 102)])
+    subjects = {f.subject for f in found if f.guard == "variable_drift" and f.action == "stop"}
+    assert all("new1.csv" in subject or "all 3 new files" in subject for subject in subjects)
+    assert any("new1.csv" in subject for subject in subjects)
+
+
+def test_judge_drift__an_empty_column():
+    codes = draw(400, 100)
+    codes[:, 3] = -1
+    (found, *_) = find(LIVE, [codes])
+    assert (found.guard, found.action) == ("variable_drift", "stop")
+    assert found.subject.startswith("q3")
+
+
+def test_judge_drift__swapped_columns_whose_margins_agree():
+    new = draw(400, 100)
+    # q0 and q5 have mirrored shares; q1 goes with q0, and not with q5
+    live = [np.where(np.arange(6) == 5, 3 - codes, codes) for codes in LIVE]
+    new = np.where(np.arange(6) == 5, 3 - new, new)
+    assert find(live, [new]) == []
+    swapped = new[:, [4, 1, 2, 3, 0, 5]]
+    found = actions(find(live, [swapped]))
+    assert found["dependence_drift"] == "stop"
+    assert "scale_drift" not in found
+
+
+def test_compare_files__people_are_clusters_of_a_scale():
+    live = [draw(150, seed, seen=0.9, person=1.5) for seed in range(4)]
+    nights = [[draw(60, 100 + seed, seen=0.9, person=1.5)] for seed in range(40)]
+    assert [find(live, night, "long") for night in nights] == [[]] * 40
+
+
+def test_compare_files__a_variable_that_nobody_answers_in_a_long_log():
+    codes = draw(400, 100)
+    codes[:, 3] = -1
+    assert actions(find(LIVE, [codes], "long")) == {"answer_drift": "warn"}
+
+
+def test_compare_files__files_that_always_differed_may_differ_again():
+    shift = np.array([0.0, 1.2, -1.2, 0.8, -0.8, 1.0, -1.0])
+
+    def draw_day(day, seed):
+        codes = draw(400, seed).astype(float)
+        return np.clip(np.rint(codes + shift[day % 7]), 0, 3).astype(np.int64)
+
+    live = [draw_day(day, day) for day in range(14)]
+    off = QualityConfig.model_validate({"pair_drift": "off", "dependence_drift": "off"})
+    assert "scale_drift" not in actions(find(live, [draw_day(1, 100)], config=off))
+    # the same day after a week of like ones
+    assert actions(find(LIVE, [draw_day(1, 100)], config=off))["scale_drift"] in ("warn", "stop")
+
+
+def test_compare_pairs__tiles_change_nothing():
+    tables = [count_pairs(draw(n, n), SCALE, n_folds=1).tables[0] for n in (300, 2000)]
+    whole, tiled = compare_pairs(SCALE, *tables), compare_pairs(SCALE, *tables, tile_cells=16)
+    for guard in ("pair_drift", "dependence_drift"):
+        values = [
+            np.concatenate([t.comparison.p_value for t in tests if t.guard == guard])
+            for tests in (whole, tiled)
+        ]
+        assert values[0].tolist() == values[1].tolist()
+        assert values[0].size == 15
+    assert tiled[2].name(0) == "q0 with q2 in new samples"
+
+
+def test_subtract_tables():
+    added = subtract_tables(np.array([[3, 1]]), np.array([[1, 1]]))
+    assert added is not None
+    assert added.tolist() == [[2, 0]]
+    assert subtract_tables(np.array([[3, 1]]), np.array([[1, 2]])) is None
+
+
+def test_control_discoveries__holds_the_rate_over_all_families():
+    rng = np.random.default_rng(0)
+    files = [
+        FileAccount(str(n), str(n), 999, 999, {}, rng.multinomial(99, np.full(24, 1 / 24)))
+        for n in range(3)
+    ]
+    data = LiveData(files, np.stack([file.level_counts for file in files]))
+    tests = compare_files(SCALE, "long", data, [FileChange(files[0])])
+    for each in tests:
+        each.comparison.p_value[:] = 0.02
+    assert not any(rejected.any() for rejected in control_discoveries(tests, 0.01))
+    assert all(
+        r[t.comparison.tested].all()
+        for t, r in zip(tests, control_discoveries(tests, 0.03), strict=True)
+    )
+
+
+def test_list_families__unanswered_rows_of_wide_files_are_a_level():
+    variables, scale = list_families(SCALE, "wide")
+    cells = variables.gather(np.arange(24)[None], np.array([100]))
+    assert cells[0, :5].tolist() == [0, 1, 2, 3, 94]
+    assert scale.gather(np.arange(24)[None]).tolist() == [[60, 66, 72, 78]]
+
+
+def test_list_families__a_scale_is_shared():
+    schema = Schema(
+        (Variable("a", ("x", "y")), Variable("b", ("u", "v")), Variable("c", ("x", "y")))
+    )
+    scale = list_families(schema, "long")[1]
+    assert scale.cells.tolist() == [0, 1, -1, -1, 0, 1]
+    assert scale.names == ("scale x to y of 2 variables",)
+    alone = Schema((Variable("a", ("x", "y")), Variable("b", ("u", "v"))))
+    assert [q.guard for q in list_families(alone, "wide")] == ["variable_drift"]
+
+
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_judge_drift__nothing_tested_is_said(layout):
+    data = LiveData([account_for(draw(10, 0), "a", layout)], np.zeros((2, 24), np.int64))
+    tests = compare_files(SCALE, layout, data, [FileChange(account_for(draw(4, 1), "b", layout))])
+    found = judge_drift(tests, CONFIG)
+    assert {f.sentence for f in found if f.guard == "variable_drift"} == {"too few rows to compare"}
+    assert all(f.passed for f in found)

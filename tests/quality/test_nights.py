@@ -1,0 +1,32 @@
+"""Many nights of the benchmarks: healthy ones pass, accidents do not."""
+
+import numpy as np
+import pytest
+
+from benchmarks.pipeline.accidents import PLANS, run_nights
+from benchmarks.pipeline.healthy_nights import judge_nights
+from benchmarks.pipeline.nights import make_rating_log, make_survey
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("make", [make_rating_log, make_survey], ids=["ratings", "survey"])
+def test_healthy_nights__none_of_a_hundred_is_stopped(make):
+    generator, rng = make(0), np.random.default_rng(0)
+    nights = (generator.draw(rng) for _ in range(101))
+    judged = list(judge_nights(generator.schema, generator.layout, nights, 0))
+    assert len(judged) == 100
+    reached = [{finding.action for finding in findings} for findings in judged]
+    assert not [each for each in reached if "stop" in each]
+    assert sum("warn" in each for each in reached) <= 3
+
+
+@pytest.mark.parametrize("pipeline", PLANS)
+def test_accidents__every_one_is_held_back_or_warned_of(pipeline, tmp_path, monkeypatch):
+    from flows.server.embedded import prefect_api
+
+    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    with prefect_api(tmp_path / "prefect"):
+        outcomes = run_nights(tmp_path / pipeline, pipeline, 0)
+    assert [each for each in outcomes if not each.is_right] == []
+    assert {each.night for each in outcomes if each.accident} == set(PLANS[pipeline][1])

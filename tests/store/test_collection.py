@@ -1,0 +1,339 @@
+"""What `pmf gc` deletes, and what survives it."""
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmflib.errors import StoreError
+from pmflib.store import collection
+from pmflib.store.artefacts import Store
+from pmflib.store.collection import collect
+from pmflib.store.leases import hold_lease
+from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
+from pmflib.store.verification import NO_KINDS, verify_store
+
+RUN = RunRecord("run", "kept", "", "then", "now", "", {})
+
+
+def build(store, kind, number, inputs=(), *, content=None):
+    """Give the entry of a small artefact."""
+
+    def write(folder, work):
+        (folder / "content").write_text(str(number if content is None else content))
+        return {}
+
+    roles = {f"input {place}": entry.reference for place, entry in enumerate(inputs)}
+    return store.build(kind, inputs=roles, options={"n": number}, version=1, write=write)
+
+
+def record(store, stages, *, pipeline="p", live=None, **changes):
+    references = {stage: entry.reference for stage, entry in stages.items()}
+    live = live and live.reference
+    return append_record(store, pipeline, replace(RUN, stages=references, live=live, **changes))
+
+
+def list_files(store, *places):
+    """Content of every file below some folders of a store, but for leases and records of collections."""
+    return {
+        path.relative_to(store.root).as_posix(): path.read_bytes()
+        for path in sorted(store.root.rglob("*"))
+        if path.is_file()
+        and not path.relative_to(store.root).as_posix().startswith(("leases/", "runs/@gc"))
+    }
+
+
+def list_left(store):
+    """Identities in the manifest, and folders of artefacts."""
+    entries = {path.stem for path in (store.root / "manifest").glob("*.json")}
+    kinds = [path for path in store.root.iterdir() if path.name not in NO_KINDS]
+    return entries, {f"{k.name}/{path.name}" for k in kinds if k.is_dir() for path in k.iterdir()}
+
+
+def run_nights(store, nights=4):
+    """Give the entries of some runs, each from a source of its own and a partition that all share."""
+    made = []
+    shared = build(store, "samples", 0)
+    for night in range(nights):
+        source = store.record_source(f"day{night}.csv", f"{night:064x}", {"bytes": 10})
+        own = build(store, "samples", 100 + night, [source])
+        dataset = build(
+            store, "dataset", night, [shared, own, *([made[-1]["dataset"]] if made else [])]
+        )
+        counts = build(store, "counts", night, [dataset])
+        model = build(store, "model", night, [dataset, counts])
+        made.append({"dataset": dataset, "counts": counts, "model": model})
+        record(store, made[-1], live=model)
+    return made, shared
+
+
+def find_problems(store):
+    """What `pmf verify` finds wrong."""
+    found = verify_store(store, list_collected_runs(store), is_needed)
+    return {each.problem for each in found.damages}
+
+
+def identities(*entries):
+    return {entry.reference.identity for entry in entries}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+@st.composite
+def plans(draw):
+    """Artefacts by kind, inputs and content; and runs by the artefacts that they refer to."""
+    size = draw(st.integers(1, 8))
+    artefacts = []
+    for place in range(size):
+        inputs = draw(st.sets(st.integers(0, place - 1), max_size=3)) if place else set()
+        kind = draw(st.sampled_from(["dataset", "counts", "samples"]))
+        # a few contents, so that entries share folders
+        artefacts.append((kind, sorted(inputs), draw(st.integers(0, 2))))
+    pipelines = st.sampled_from(["p", "q"])
+    stages = st.sets(st.integers(0, size - 1), max_size=2)
+    runs = draw(st.lists(st.tuples(pipelines, stages), max_size=5))
+    return artefacts, runs, draw(st.integers(1, 3))
+
+
+@given(plans())
+def test_collect__deletes_what_cannot_be_reached_and_nothing_else(plan):
+    artefacts, runs, keep = plan
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store")
+        entries = []
+        for place, (kind, inputs, content) in enumerate(artefacts):
+            entries.append(
+                build(store, kind, place, [entries[each] for each in inputs], content=content)
+            )
+        for pipeline, places in runs:
+            record(store, {str(place): entries[place] for place in places}, pipeline=pipeline)
+        needed = set()
+        for pipeline in ("p", "q"):
+            for _, places in [run for run in runs if run[0] == pipeline][-keep:]:
+                needed |= places
+        without = {("dataset", "dataset"), ("counts", "dataset")}
+        for place in range(len(artefacts) - 1, -1, -1):
+            if place in needed:
+                kind, inputs, _ = artefacts[place]
+                needed |= {each for each in inputs if (kind, artefacts[each][0]) not in without}
+        counted = collect(store, keep, dry_run=True)
+        assert len(list_left(store)[0]) == len(entries)
+        found = collect(store, keep)
+        kept = [entries[place] for place in needed]
+        assert list_left(store) == (
+            identities(*kept),
+            {entry.reference.path for entry in kept},
+        )
+        assert find_problems(store) == set()
+        assert sum(each.number for each in found.artefacts.values()) == len(entries) - len(kept)
+        assert {kind: each.number for kind, each in counted.artefacts.items()} == {
+            kind: each.number for kind, each in found.artefacts.items()
+        }
+        assert sum(each.number for each in found.kept.values()) == len(kept)
+
+
+def test_collect__keeps_last_runs_whole_and_says_bytes(store):
+    made, shared = run_nights(store)
+    before = sum(map(len, list_files(store).values()))
+    found = collect(store, 2)
+    entries, _ = list_left(store)
+    assert identities(shared, *made[2].values(), *made[3].values()) <= entries
+    assert not identities(*made[0].values(), *made[1].values()) & entries
+    assert [store.find(each.reference.identity) for each in made[3].values()] == [*made[3].values()]
+    assert found.bytes == before - sum(map(len, list_files(store).values())) > 0
+    assert found.artefacts["source"].number == 2
+    assert list_collected_runs(store) == {"p": {1, 2}}
+    assert len(list_records(store, "p")) == 4
+
+
+def test_collect__again_finds_nothing_and_leaves_no_record(store):
+    run_nights(store)
+    collect(store, 1)
+    found = collect(store, 1)
+    assert (found.bytes, found.artefacts) == (0, {})
+    assert len(list_records(store, COLLECTIONS)) == 1
+
+
+def test_collect__dry_run_changes_nothing(store):
+    run_nights(store)
+    (store.root / "samples" / ("0" * 24)).mkdir()
+    (store.root / "work" / "0").mkdir()
+    (store.root / "tmp" / "draft-0123-4567").mkdir()
+    before, folders = list_files(store), sorted(store.root.rglob("*"))
+    found = collect(store, 1, dry_run=True)
+    assert found.bytes > 0
+    assert list_files(store) == before
+    assert [path for path in sorted(store.root.rglob("*")) if "leases" not in path.parts] == [
+        path for path in folders if "leases" not in path.parts
+    ]
+    assert list_records(store, COLLECTIONS) == []
+
+
+def test_collect__models_of_other_pipelines_stay(store):
+    made, _ = run_nights(store, 2)
+    record(store, made[0], pipeline="other", live=made[0]["model"])
+    assert collect(store, 1).artefacts == {}
+
+
+def test_collect__results_are_kept_by_age(store):
+    made, _ = run_nights(store, 3)
+    old = build(store, "predictions", 1, [made[0]["dataset"], made[0]["model"]])
+    new = build(store, "predictions", 2, [made[1]["dataset"], made[1]["model"]])
+    os.utime(store.root / "manifest" / f"{old.reference.identity}.json", (1, 1))
+    collect(store, 1)
+    entries, _ = list_left(store)
+    assert identities(new, made[1]["dataset"], made[1]["model"]) <= entries
+    assert not identities(old, made[0]["dataset"], made[0]["model"]) & entries
+
+
+def test_collect__what_a_run_under_way_has_used_stays(store):
+    made, shared = run_nights(store)
+    for entry in store.entries():
+        os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
+    with hold_lease(store, "run"):
+        # found, and so touched
+        assert store.find(made[0]["counts"].reference.identity) is not None
+        new = build(store, "samples", 50)
+        collect(store, 1)
+        entries, _ = list_left(store)
+        assert identities(made[0]["counts"], new, shared) <= entries
+        assert not identities(made[1]["counts"], made[0]["model"]) & entries
+    collect(store, 1)
+    assert not identities(made[0]["counts"], new) & list_left(store)[0]
+
+
+def test_collect__touched_between_plan_and_deletion_stays(store, monkeypatch):
+    made, shared = run_nights(store)
+    write = collection._record
+
+    def use_it(*arguments):
+        write(*arguments)
+        # a run starts now, and finds a dataset
+        assert store.find(made[0]["dataset"].reference.identity) is not None
+
+    monkeypatch.setattr(collection, "_record", use_it)
+    for entry in store.entries():
+        os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
+    found = collect(store, 1)
+    entries, _ = list_left(store)
+    needed = {each.identity for each in made[0]["dataset"].inputs.values()}
+    assert identities(made[0]["dataset"], shared) | needed <= entries
+    assert not identities(made[0]["model"], made[0]["counts"], made[1]["dataset"]) & entries
+    assert found.kept["dataset"].number == 2
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("call", range(1, 40, 3))
+def test_collect__killed_anywhere_leaves_a_valid_store(store, monkeypatch, call):
+    made, _ = run_nights(store)
+    calls = 0
+
+    def kill(real):
+        def act(*arguments, **options):
+            nonlocal calls
+            calls += 1
+            if calls == call:
+                raise Killed
+            return real(*arguments, **options)
+
+        return act
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.rename", kill(os.rename))
+        patch.setattr("shutil.rmtree", kill(shutil.rmtree))
+        with pytest.raises(Killed):
+            collect(store, 1)
+    for entry in store.entries():
+        for needed in entry.inputs.values():
+            missing = store.find(needed.identity) is None
+            assert not missing or (entry.reference.kind, needed.kind) in (
+                ("dataset", "dataset"), ("counts", "dataset"),
+            )  # fmt: skip
+    assert find_problems(store) <= {"orphan folder"}
+    assert [store.find(each.reference.identity) for each in made[3].values()] == [*made[3].values()]
+    # what may be missing is said before anything is
+    assert list_collected_runs(store) == {"p": {1, 2, 3}}
+    collect(store, 1)
+    entries, folders = list_left(store)
+    held = list(store.entries())
+    assert entries == identities(*held)
+    assert folders == {entry.reference.path for entry in held if entry.reference.path}
+    assert len(held) == 6
+
+
+def test_collect__orphans_and_abandoned_work(store):
+    run_nights(store, 2)
+    orphan = store.root / "samples" / ("0" * 24)
+    orphan.mkdir()
+    (orphan / "chunk").write_bytes(b"12345")
+    stranger = store.root / "samples" / "notes"
+    stranger.mkdir()
+    old, new = store.root / "work" / ("1" * 64), store.root / "work" / ("2" * 64)
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "fold-0.npz").write_bytes(b"123")
+    for path in (old / "fold-0.npz", old):
+        os.utime(path, (1, 1))
+    with hold_lease(store, "run"):
+        # it may have been published a moment ago, and old checkpoints may be in use
+        assert collect(store, 2).bytes == 0
+    found = collect(store, 2)
+    assert {name: (each.number, each.bytes) for name, each in found.leftovers.items()} == {
+        "orphans": (1, 5),
+        "work": (1, 3),
+    }
+    assert not orphan.exists()
+    assert not old.exists()
+    assert new.exists()
+    assert stranger.exists()
+
+
+def test_collect__nothing_where_what_is_needed_cannot_be_known(store):
+    made, _ = run_nights(store)
+    before = list_left(store)
+    path = store.root / "manifest" / f"{made[3]['model'].reference.identity}.json"
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    with pytest.raises(StoreError, match="manifest entry"):
+        collect(store, 1)
+    path.write_bytes(whole)
+    (store.root / "runs" / "p" / "000002.json").write_text(json.dumps([]))
+    with pytest.raises(StoreError, match=r"record runs/p/000002.json is damaged"):
+        collect(store, 1)
+    assert list_left(store) == before
+
+
+def test_collect__two_at_a_time(store):
+    made, _ = run_nights(store, 6)
+    errors = []
+
+    def work():
+        try:
+            collect(store, 1)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    collect(store, 1)
+    assert len(list_left(store)[0]) == 6
+    assert find_problems(store) == set()
+    assert store.find(made[-1]["model"].reference.identity) is not None

@@ -1,0 +1,150 @@
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pmflib.store import leases
+from pmflib.store.artefacts import Store
+from pmflib.store.leases import (
+    LEASE_SECONDS,
+    drop_leases,
+    find_holder,
+    hold_lease,
+    list_leases,
+    mark_draft,
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+def age(path, seconds):
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+def test_hold_lease__says_what_is_done_while_it_is_done(store):
+    before = time.time()
+    with hold_lease(store, "run of pipeline p"):
+        with hold_lease(store, "build of model"):
+            first, second = list_leases(store)
+        (lease,) = list_leases(store)
+    assert (first.purpose, second.purpose) == ("run of pipeline p", "build of model")
+    assert first.name == lease.name
+    assert first.holder == second.holder == find_holder(mark_draft("model"))
+    assert lease.process == os.getpid()
+    assert lease.started == pytest.approx(before, abs=60)
+    assert 0 <= lease.age < 60
+    assert lease.is_alive
+    assert list_leases(store) == []
+
+
+def test_hold_lease__gone_when_the_work_fails(store):
+    with pytest.raises(KeyboardInterrupt), hold_lease(store, "run"):
+        raise KeyboardInterrupt
+    assert list_leases(store) == []
+
+
+def test_hold_lease__is_touched_and_comes_back_when_it_is_deleted(store, monkeypatch):
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    with hold_lease(store, "run"):
+        (path,) = (store.root / "leases").iterdir()
+        age(path, LEASE_SECONDS)
+        deadline = time.monotonic() + 30
+        while not list_leases(store)[0].is_alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert list_leases(store)[0].is_alive
+        path.unlink()
+        while not list_leases(store) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (lease,) = list_leases(store)
+        assert (lease.name, lease.purpose) == (path.name, "run")
+    assert list_leases(store) == []
+
+
+def test_list_leases__ages_are_by_the_clock_of_the_file_system(store, monkeypatch):
+    # a host whose clock is an hour ahead does not take others for dead
+    with hold_lease(store, "run"):
+        monkeypatch.setattr(time, "time", lambda: 4e9)
+        assert list_leases(store)[0].is_alive
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 50_000, b"[]", b'{"purpose": 1}', b"\xff"])
+def test_list_leases__damaged_lease_counts_by_its_age(store, content):
+    name = f"{'a' * 32}-{'0' * 8}"
+    (store.root / "leases" / name).write_bytes(content)
+    (store.root / "leases" / "notes").write_text("no lease")
+    (lease,) = list_leases(store)
+    assert (lease.name, lease.holder, lease.purpose) == (name, "a" * 32, "")
+    assert lease.is_alive
+    drop_leases(store)
+    assert len(list_leases(store)) == 1
+    age(store.root / "leases" / name, LEASE_SECONDS)
+    drop_leases(store)
+    assert [path.name for path in (store.root / "leases").iterdir()] == ["notes"]
+
+
+def send_holder(queue):
+    queue.put(find_holder(mark_draft("x")))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_mark_draft__every_process_has_a_name_of_its_own(method):
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=send_holder, args=(queue,))
+    process.start()
+    theirs = queue.get(timeout=60)
+    process.join(60)
+    assert len(theirs) == 32
+    assert theirs != find_holder(mark_draft("x"))
+    queue.close()
+    queue.join_thread()
+
+
+def test_find_holder__other_names():
+    for name in (".DS_Store", "notes-x-y", "model", f"model-{'a' * 31}-{'0' * 8}"):
+        assert find_holder(name) is None
+
+
+WORK = """
+import pathlib, sys, time
+from pmflib.store.artefacts import Store
+def write(folder, work):
+    (folder / "half").write_text("half")
+    print("here", flush=True)
+    sys.stdin.readline()
+    (folder / "whole").write_text("whole")
+    return {}
+Store(sys.argv[1]).build("thing", inputs={}, options={}, version=1, write=write)
+"""
+
+
+def can_unshare():
+    command = ["unshare", "--fork", "--pid", "true"]
+    return (
+        shutil.which("unshare") is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not can_unshare(), reason="no rights to make a PID namespace")
+def test_drop_leftovers__process_of_another_pid_namespace_is_at_work(store):
+    # its process id, 1 or so in its own namespace, is that of another process here, or of none
+    command = ["unshare", "--fork", "--pid", sys.executable, "-c", WORK, str(store.root)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "here\n"
+        assert store.drop_leftovers() == 0
+        assert len(list((store.root / "tmp").iterdir())) == 1
+        process.communicate("\n", timeout=60)
+    assert process.returncode == 0
+    (entry,) = store.entries()
+    assert (store.locate(entry.reference) / "whole").exists()

@@ -1,0 +1,246 @@
+"""Every file of every kind of artefact: one flipped bit is refused where it is read, and no file is open to others."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.commands.crowd import _hand_over
+from pmflib.config import make_config, make_crowd
+from pmflib.counting.pair_counts import PairCounts, load_singles
+from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model
+from pmflib.crowd.pipeline.fitting import PAIRS
+from pmflib.errors import StoreError
+from pmflib.ingest.label_census import load_census
+from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
+from pmflib.ingest.rejected_rows import read_part
+from pmflib.ingest.spills import Spill
+from pmflib.model import JointPMF
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import (
+    LEVEL_COUNTS,
+    SAMPLES,
+    list_dataset_blocks,
+    read_partitions,
+    read_superseded,
+)
+from pmflib.store.file_digests import LIST_FILE, find_changes, read_checked
+from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins
+from pmflib.store.verification import verify_store
+from pmflib.store.zarr_arrays import read_arrays
+from tasks.census import census
+from tasks.count import count
+from tasks.crowd_model import crowd_model
+from tasks.evaluate import evaluate
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.labels import find_labels
+from tasks.refine import refine
+from tasks.score import answer, score
+from tasks.select import select
+from tasks.worker_pairs import worker_pairs
+from tests.crowd.label_logs import draw_log
+from tests.pipelines import draw_codes, make_schema
+
+SIZES = (3, 2, 4)
+UNREAD = {"predictions", "answers", "scores", "rank"}
+"""Kinds that nothing here reads: they are for people, and `pmf verify` checks them."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, workers):
+    """Give a store with every kind of artefact, made under the usual mask of new files."""
+    home = tmp_path_factory.mktemp("every file")
+    mask = os.umask(0o022)
+    try:
+        _fit_log(home, workers)
+        _label_log(home, workers)
+        return Store(home / "store")
+    finally:
+        os.umask(mask)
+
+
+def _fit_log(home, workers):
+    codes = draw_codes(400, SIZES)
+    (home / "log").mkdir()
+    lines = [f"s{row},v{j},{codes[row, j]}" for row, j in np.argwhere(codes >= 0).tolist()]
+    text = "\n".join(["who,what,answer", *lines, "s1,unheard,1", "s2,v0,9"])
+    (home / "log" / "a.csv").write_text(text)
+    (home / "asked.csv").write_text("who,what,answer\ns1,v0,1\ns2,v1,0\n")
+    make_schema(*SIZES).save(home / "schema.json")
+    source = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
+    config = make_config(
+        {
+            "source": {"path": "log", **source},
+            "store": {"folds": 4},
+            "model": {"rank": 2},
+            "em": {"max_passes": 3},
+        },
+        base=home,
+    )
+    dataset = ingest.fn(config, workers)
+    counts = count.fn(config, dataset, workers)
+    model = refine.fn(config, dataset, counts, fit.fn(config, counts), workers)
+    evaluate.fn(config, dataset, counts, model, workers)
+    score.fn(config, dataset, model, (), workers)
+    answer.fn(config, dataset, model, str(home / "asked.csv"), workers)
+    auto = make_config(
+        {
+            "source": {"path": "log", **source},
+            "store": {"folds": 4},
+            "model": {"rank": "auto"},
+        },
+        base=home,
+    )
+    select.fn(auto, dataset, counts, workers)
+
+
+def _label_log(home, workers):
+    table, _ = draw_log(np.random.default_rng(8), n_tasks=100, n_workers=5, n_classes=3, n_labels=4)
+    (home / "labels").mkdir()
+    columns = zip(*(table[name] for name in ("task", "worker", "label")), strict=True)
+    lines = [f"t{task:03},w{worker},c{label}" for task, worker, label in columns]
+    (home / "labels" / "a.csv").write_text("\n".join(["task,worker,label", *lines]))
+    source = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
+    config = make_config(
+        {
+            "source": {"path": "labels", **source},
+            "schema": {"file": "labels.json"},
+            "store": {"folds": 4},
+            "model": {"rank": 2},
+            "em": {"max_passes": 5},
+        },
+        base=home,
+    )
+    config = config.model_copy(update={"crowd": make_crowd({"method": "robust"})})
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    pairs = worker_pairs.fn(config, dataset, workers)
+    model = crowd_model.fn(config, dataset, pairs, workers)
+    find_labels.fn(config, dataset, model, workers)
+
+
+def take_bytes(arrays):
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+def read_artefact(store, reference, out):
+    """Read an artefact by all that reads its kind; gives plain values that can be compared."""
+    folder = store.locate(reference)
+    found: list[object] = []
+    if (folder / QUARANTINE).exists():
+        found.append([batch.to_pylist() for batch in read_part(folder / QUARANTINE, None)])
+    for name in (QUARANTINE_HASHES, LEVEL_COUNTS):
+        if (folder / name).exists():
+            found.append(read_checked(folder / name))
+    match reference.kind:
+        case "samples":
+            path = folder / SAMPLES
+            found.append(read_origins(path)[1])
+            for block in iterate_blocks(list_blocks(path)):
+                found.append(
+                    [value.tobytes() for value in vars(block).values() if value is not None]
+                )
+        case "spill":
+            spill = Spill(folder, {})
+            found += [spill.read_bucket(place).to_pydict() for place in range(4)]
+            found.append(spill.read_keys().tobytes())
+        case "dataset":
+            found += [read_partitions(store, reference), read_superseded(store, reference)]
+            found.append(list_dataset_blocks(store, reference, range(4)))
+        case "counts":
+            counts = PairCounts.load(folder / "pairs")
+            found += [counts.tables.tobytes(), counts.n_rows.tobytes()]
+            found.append(load_singles(folder / "pairs").tobytes())
+            found.append(take_bytes(read_arrays(folder / "pairs")[0]))
+        case "start" | "model":
+            model = JointPMF.load(folder / "model")
+            found += [model.prior.tobytes(), model.factors.tobytes(), model.schema.digest]
+        case "census":
+            found.append(load_census(store, [reference]))
+        case "worker-pairs":
+            WorkerPairCounts.load(folder / PAIRS)
+            found.append(take_bytes(read_arrays(folder / PAIRS)[0]))
+        case "crowd-model":
+            for path in sorted(folder.rglob("zarr.json")):
+                if path.parent.parent == folder:
+                    crowd, rng = load_crowd_model(path.parent)
+                    found += [crowd.mass.tobytes(), crowd.states.tobytes(), rng.bytes(8)]
+        case "labels":
+            _hand_over(folder, out)
+            found += [path.read_bytes() for path in sorted(out.rglob("*.parquet"))]
+    return found
+
+
+def list_kinds(store):
+    return {entry.reference.kind: entry.reference for entry in store.entries()}
+
+
+def test_store__has_every_kind(store):
+    kinds = "spill samples dataset counts start model scores predictions answers rank census"
+    assert list_kinds(store).keys() >= {
+        *kinds.split(), "source", "worker-pairs", "crowd-model", "labels"
+    }  # fmt: skip
+    assert verify_store(store).damages == ()
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_read__flipped_bit_is_never_taken_for_data(store, place, tmp_path):
+    unread = []
+    for entry in list(store.entries()):
+        reference = entry.reference
+        if not reference.path:
+            continue
+        folder = store.locate(reference)
+        whole = read_artefact(store, reference, tmp_path)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            content = path.read_bytes()
+            if not content:
+                continue
+            flipped = bytearray(content)
+            flipped[int(place * (len(content) - 1))] ^= 1
+            path.write_bytes(flipped)
+            name = f"{reference.path}/{path.relative_to(folder)}"
+            try:
+                if path.name == LIST_FILE:
+                    with pytest.raises(StoreError, match="list of digests"):
+                        find_changes(folder)
+                else:
+                    assert find_changes(folder) == [path.relative_to(folder).as_posix()], name
+                try:
+                    assert read_artefact(store, reference, tmp_path) == whole, name
+                    unread.append(path)
+                except StoreError:
+                    pass
+            finally:
+                path.write_bytes(content)
+    # of other kinds, some bits of a chunk's frame, at its start and end, say nothing about its content, and the offsets
+    # of models are not read, for they follow from the schema
+    others = [path for path in unread if path.relative_to(store.root).parts[0] not in UNREAD]
+    others = [path for path in others if "offsets" not in path.parts]
+    assert [path for path in others if place == 0.5 or "c" not in path.parts] == []
+
+
+def test_store__is_its_owners_alone(store):
+    for path in (store.root, *store.root.rglob("*")):
+        expected = 0o700 if path.is_dir() else 0o600
+        assert path.stat().st_mode & 0o777 == expected, path
+
+
+def test_store__that_its_owner_has_opened_stays_open(tmp_path):
+    root = Path(tmp_path / "store")
+    root.mkdir(0o750)
+    root.chmod(0o750)
+
+    def write(folder, work):
+        (folder / "file").write_text("")
+        (folder / "file").chmod(0o666)
+        return {}
+
+    store = Store(root)
+    entry = store.build("thing", inputs={}, options={}, version=1, write=write)
+    assert root.stat().st_mode & 0o777 == 0o750
+    folder = store.locate(entry.reference)
+    assert folder.stat().st_mode & 0o777 == 0o750
+    assert (folder / "file").stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,156 @@
+"""The guards on small stored pipelines: what a delivery changed, against the last run and the live model's data."""
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from pmflib.config import QualityConfig
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import RunRecord
+from tasks.count import count
+from tasks.ingest import ingest
+from tasks.quality import check_quality, read_findings
+from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
+
+SIZES = (3, 2, 4, 2)
+
+
+@pytest.fixture
+def home(pipeline, tmp_path, workers):
+    """Configuration, a function that writes a file, and one that makes a run of what is there."""
+    schema = make_schema(*SIZES)
+    config = pipeline(schema, {"path": "data"})
+
+    def deliver(name, codes):
+        (tmp_path / "data" / name).write_text(as_wide(codes))
+
+    def run():
+        dataset = ingest.fn(config, workers)
+        stages = {"dataset": dataset, "counts": count.fn(config, dataset, workers)}
+        now = datetime.now(UTC).isoformat()
+        return RunRecord("run", "promoted", "", now, now, config.digest, stages)
+
+    return config, deliver, run
+
+
+def check(config, run, live=None, last=None):
+    """Findings that crossed a limit, by guard: action; and all of them."""
+    reference = check_quality.fn(config, run.stages["dataset"], run.stages["counts"], live, last)
+    findings = read_findings(config, reference)
+    return {f.guard: f.action for f in findings if not f.passed}, findings, reference
+
+
+def test_check_quality__a_first_run_has_nothing_to_compare_with(home):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(400, SIZES))
+    crossed, findings, reference = check(config, run())
+    assert crossed == {}
+    assert {f.guard for f in findings if f.action == "off"} == {
+        "variable_drift",
+        "scale_drift",
+        "answer_drift",
+        "pair_drift",
+        "dependence_drift",
+    }
+    assert reference.kind == "quality"
+    summary = summary_of(config, reference)
+    assert (summary["warned"], summary["stopped"]) == (0, 0)
+    assert summary["passed"] == len(findings)
+
+
+def test_check_quality__a_healthy_delivery_and_a_damaged_one(home):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(600, SIZES))
+    live = run()
+    deliver("b.csv", draw_codes(300, SIZES, seed=1))
+    crossed, findings, _ = check(config, run(), live, live)
+    assert crossed == {}
+    judged = {f.guard for f in findings if f.action == "pass"}
+    assert {"variable_drift", "scale_drift", "pair_drift", "dependence_drift"} <= judged
+    # the scale of every column upside down
+    codes = draw_codes(300, SIZES, seed=1)
+    codes[:, 0] = np.where(codes[:, 0] >= 0, 0, -1)
+    deliver("b.csv", codes)
+    crossed, findings, reference = check(config, run(), live, live)
+    assert crossed["variable_drift"] == "stop"
+    assert any(f.subject == "v0 in b.csv" for f in findings)
+    assert summary_of(config, reference)["stopped"]
+    # a later run is compared with the run before it, not with its own data
+    again = run()
+    crossed, _, _ = check(config, again, live, again)
+    assert crossed == {"new_rows": "warn"}
+
+
+def test_check_quality__rows_in_quarantine_and_files_twice(home, tmp_path):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(400, SIZES))
+    live = run()
+    text = as_wide(draw_codes(100, SIZES, seed=1)).replace("\n0", "\nzero")
+    (tmp_path / "data" / "b.csv").write_text(text)
+    deliver("c.csv", draw_codes(400, SIZES))
+    crossed, findings, _ = check(config, run(), live, live)
+    assert crossed["file_quarantine"] == "stop"
+    assert crossed["same_bytes"] == "stop"
+    (bad,) = [f for f in findings if f.guard == "file_quarantine" and not f.passed]
+    assert bad.subject == "b.csv"
+    assert "unknown_level" in bad.sentence
+    (twin,) = [f for f in findings if f.guard == "same_bytes"]
+    assert twin.sentence == "c.csv: the same bytes as a.csv, 400 rows"
+
+
+def test_check_quality__a_file_that_goes_and_one_that_changes(home, tmp_path):
+    config, deliver, run = home
+    for name in "abcd":
+        deliver(f"{name}.csv", draw_codes(200, SIZES, seed=ord(name)))
+    live = run()
+    (tmp_path / "data" / "d.csv").unlink()
+    deliver("c.csv", draw_codes(80, SIZES, seed=9))
+    crossed, _, _ = check(config, run(), live, live)
+    assert crossed == {"missing_files": "warn", "rows_lost": "stop", "file_size": "warn"}
+
+
+def test_check_quality__limits_are_part_of_the_identity(home):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(100, SIZES))
+    done = run()
+    _, _, first = check(config, done)
+    assert check(config, done)[2] == first
+    strict = QualityConfig.model_validate({"least_rows": {"stop": 101}})
+    crossed, _, second = check(config.model_copy(update={"quality": strict}), done)
+    assert crossed == {"least_rows": "stop"}
+    assert second.identity != first.identity
+    path = Store(config.resolve("store")).locate(second) / "findings.json"
+    assert json.loads(path.read_text())[0]["guard"] == "least_rows"
+
+
+def test_check_quality__another_schema_is_not_compared(home, tmp_path):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(100, SIZES))
+    live = run()
+    make_schema(3, 2, 4, 3).save(tmp_path / "schema.json")
+    crossed, findings, _ = check(config, run(), live, live)
+    assert crossed == {"new_rows": "warn"}
+    (pairs,) = [f for f in findings if f.guard == "pair_drift"]
+    assert pairs.sentence == "the schema has changed since the live model was made"
+
+
+def test_check_quality__duplicates_of_a_long_log(pipeline, tmp_path, workers):
+    schema = make_schema(3, 3)
+    columns = {"sample": "who", "variable": "what", "value": "how"}
+    config = pipeline(schema, {"layout": "long", **columns})
+    lines = [f"p{n},v{n % 2},{n % 3}" for n in range(60)]
+    (tmp_path / "data").mkdir(exist_ok=True)
+    for name, rows in (("a", lines), ("b", lines[:50] + [f"q{n},v0,1" for n in range(10)])):
+        (tmp_path / "data" / f"{name}.csv").write_text("\n".join(["who,what,how", *rows]) + "\n")
+    dataset = ingest.fn(config, workers)
+    stages = {"dataset": dataset, "counts": count.fn(config, dataset, workers)}
+    now = datetime.now(UTC).isoformat()
+    done = RunRecord("run", "promoted", "", now, now, config.digest, stages)
+    crossed, findings, _ = check(config, done)
+    assert crossed == {"duplicates": "warn"}
+    (found,) = [f for f in findings if f.guard == "duplicates" and not f.passed]
+    # the later answers stay
+    assert found.subject == "a.csv"
+    assert found.measured == 50 / 60
