@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import zlib
 from collections.abc import Mapping
 from itertools import pairwise
@@ -44,10 +45,13 @@ PAGE = np.dtype(
         ("first_key", "<i8"),
         ("last_key", "<i8"),
         ("keys_checksum", "<u4"),
+        ("oldest", "<f8"),
+        ("newest", "<f8"),
     ]
 )
 """Bucket and number of rows of a page; its first byte in ``ROWS_FILE``, and the one after its last, and their CRC-32;
-the places of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys."""
+the places of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys; the first and the last
+time of its rows, not a number where they have none."""
 
 _PLACE_BITS = 22
 """Bits for the place of a row among those that are sorted at once, below the 42 of its key."""
@@ -78,7 +82,7 @@ class SpillWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._n_bytes = self._n_rows = 0
         self._keys: list[HashArray] = []
-        self._pages: list[tuple[int, ...]] = []
+        self._pages: list[tuple[float, ...]] = []
         self._rows_file: IO[bytes] | None = None
         self._keys_file: IO[bytes] | None = None
 
@@ -123,12 +127,16 @@ class SpillWriter:
         assert self._rows_file is not None
         assert self._keys_file is not None
         content, names = rows.serialize(), keys.astype("<u8", copy=False).tobytes()
-        start, first = (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0)
+        start, first = map(int, (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0))
         self._rows_file.write(content)
         self._keys_file.write(names)
         stop, checksum = start + content.size, zlib.crc32(content)
         places = first, first + keys.size, zlib.crc32(names)
-        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *places))
+        times = math.nan, math.nan
+        if "time" in rows.schema.names:
+            column = rows.column("time").to_numpy()
+            times = float(column.min()), float(column.max())
+        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *places, *times))
 
     def __enter__(self) -> SpillWriter:
         self._rows_file = (self._folder / ROWS_FILE).open("wb")
@@ -157,6 +165,8 @@ class Spill:
         Its folder.
     expected
         Metadata that it must have.
+    since
+        Rows with an earlier time are not read.
 
     Raises
     ------
@@ -165,8 +175,9 @@ class Spill:
         page is damaged.
     """
 
-    def __init__(self, folder: Path, expected: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, expected: Mapping[str, str], since: float = -math.inf) -> None:
         self._folder = folder
+        self._since = since
         try:
             fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
             self._pages = _read_index(read_checked(folder / INDEX_FILE))
@@ -208,12 +219,28 @@ class Spill:
         rows = self._read_rows(found)
         if not rows.num_rows:
             return rows
-        hashes = hash_identifiers(rows["sample"].combine_chunks())
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
         return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
 
     def read_keys(self) -> HashArray:
         """Read the distinct keys of all samples: uint64, sorted."""
         return np.unique(self._read_key_table())
+
+    def count_rows(self, stop: float) -> int:
+        """Count the rows with a time before another."""
+        past = self._pages["newest"] < stop
+        partly = ~past & (self._pages["oldest"] < stop)
+        times = self._read_pages(partly)["time"].to_numpy()
+        return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
+
+    def read_keys_between(self, start: float, stop: float) -> HashArray:
+        """Read the distinct keys of samples that have rows with times in [start, stop): uint64, sorted."""
+        pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
+        rows = self._read_pages(pages)
+        times = rows["time"].to_numpy()
+        rows = rows.filter(pa.array((times >= start) & (times < stop)))
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
+        return np.unique(make_keys(hashes, self._n_buckets))
 
     def _read_key_table(self) -> HashArray:
         """Keys of all pages, page after page."""
@@ -231,6 +258,13 @@ class Spill:
         return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
 
     def _read_rows(self, wanted: BoolArray) -> pa.Table:
+        """Rows of some pages that are not too old."""
+        rows = self._read_pages(wanted & ~(self._pages["newest"] < self._since))
+        if (self._pages["oldest"] < self._since).any():
+            rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
+        return rows
+
+    def _read_pages(self, wanted: BoolArray) -> pa.Table:
         pages = []
         try:
             with (self._folder / ROWS_FILE).open("rb") as file:
@@ -254,6 +288,11 @@ class Spill:
         return StoreError(
             f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
         )
+
+
+def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, also one of no chunks."""
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def is_among(keys: HashArray, wanted: HashArray) -> BoolArray:
