@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow
-
-from flows.etl import name_run
+from flows.pipeline_flow import pipeline_flow
 from flows.recording import record_run
 from pmflib.config import load_config
 from pmflib.running.clients import share_workers
@@ -19,7 +17,7 @@ from tasks.stage import open_store
 from tasks.worker_pairs import worker_pairs
 
 
-@flow(name="crowd", flow_run_name=name_run)
+@pipeline_flow(name="crowd")
 def crowd_flow(config: str) -> dict[str, Any]:
     """Find the true labels of a label log.
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from prefect import flow
-from prefect.runtime import flow_run
-
 from flows.guarding import guard
+from flows.pipeline_flow import pipeline_flow
 from flows.recording import record_run
+from flows.run_lineage import follow_run
 from pmflib.config import PipelineConfig, load_config
 from pmflib.fitting.refit import plan_refit
 from pmflib.running.clients import share_workers
@@ -28,40 +27,36 @@ from tasks.select import select, settle
 from tasks.stage import load_schema, open_store
 
 
-def name_run() -> str:
-    """Name a flow run after its pipeline and the digest of its configuration."""
-    config = load_config(flow_run.parameters["config"])
-    return f"{config.name}-{config.digest[:8]}"
-
-
-@flow(name="ingest", flow_run_name=name_run)
+@pipeline_flow(name="ingest")
 def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
-        return ingest(checked, address)
+    with follow_run(checked), share_workers(checked.cluster) as address:
+        return ingest(checked, address, base=find_base(checked).get("dataset"))
 
 
-@flow(name="marginals", flow_run_name=name_run)
+@pipeline_flow(name="marginals")
 def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
-        return count(checked, ingest(checked, address), address)
+    with follow_run(checked), share_workers(checked.cluster) as address:
+        base = find_base(checked)
+        dataset = ingest(checked, address, base=base.get("dataset"))
+        return count(checked, dataset, address, name_counted(base))
 
 
-@flow(name="fit", flow_run_name=name_run)
+@pipeline_flow(name="fit")
 def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
-    with share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster) as address:
         stages: dict[str, Reference] = {}
         run_to_counts(checked, address, stages)
         run_to_model(checked, address, stages, {})
         return stages["model"]
 
 
-@flow(name="etl", flow_run_name=name_run)
+@pipeline_flow(name="etl")
 def etl(config: str, accept_quality: bool = False, rehash: bool = False) -> dict[str, Any]:
     """Ingest, count, guard, fit, refine, evaluate, publish.
 
@@ -103,13 +98,18 @@ def find_base(config: PipelineConfig) -> dict[str, Reference]:
     return {} if last is None else last.stages
 
 
+def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
+    """Dataset of an earlier run and its counts; None if there is none."""
+    return (base["dataset"], base["counts"]) if base else None
+
+
 def run_to_counts(
     config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
 ) -> None:
     """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
     base = find_base(config)
     dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
-    stages["counts"] = count(config, dataset, address)
+    stages["counts"] = count(config, dataset, address, name_counted(base))
 
 
 def run_to_model(

@@ -7,10 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flows.run_lineage import emit_events
+from flows.run_log import log_run
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
 from pmflib.ingest.source_urls import mask_secrets
-from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.open_lineage.run_events import RunEvents
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.dataset import list_sources
 from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
@@ -88,30 +91,36 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
     draft = RunDraft(action, live, live)
 
     def write() -> None:
-        written = append_record(
-            store,
-            name,
-            RunRecord(
-                action=action,
-                outcome=draft.outcome,
-                reason=draft.reason,
-                started=started,
-                ended=now(),
-                config=config.digest,
-                stages=draft.stages,
-                live=draft.live,
-                inputs=_mask(draft.inputs or list_sources(store, draft.stages.get("dataset"))),
-                facts=draft.facts,
-                environment=describe_environment(),
-                options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
-            ),
-            draft.settle,
+        dataset = draft.stages.get("dataset")
+        draft.inputs = draft.inputs or _mask(list_sources(store, dataset))
+        if rows := _find_rows(store, dataset):
+            draft.facts.setdefault("rows", rows)
+        record = RunRecord(
+            action=action,
+            outcome=draft.outcome,
+            reason=draft.reason,
+            started=started,
+            ended=now(),
+            config=config.digest,
+            stages=draft.stages,
+            live=draft.live,
+            inputs=draft.inputs,
+            facts=draft.facts,
+            environment=describe_environment(),
+            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
         )
-        draft.outcome, draft.reason = written.outcome, written.reason
-        draft.live, draft.number = written.live, written.number
+        try:
+            record = append_record(store, name, record, draft.settle)
+        finally:
+            log_run(name, record)
+        draft.outcome, draft.reason = record.outcome, record.reason
+        draft.live, draft.number = record.live, record.number
 
     # to the end: what the run has made is anybody's to clear up until the record says that it is needed
-    with hold_lease(store, f"{action} of pipeline {config.name}"):
+    with (
+        hold_lease(store, f"{action} of pipeline {config.name}"),
+        emit_events(config, name) as events,
+    ):
         try:
             with refuse_unwritable(store.root):
                 yield draft
@@ -124,8 +133,10 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
             # the error of the run says more than that its record could not be written either
             with suppress(StoreError):
                 write()
+            _end(events, draft, error)
             raise
         write()
+        _end(events, draft)
 
 
 def _mask(value: Any) -> Any:
@@ -135,3 +146,22 @@ def _mask(value: Any) -> Any:
     if isinstance(value, list):
         return [_mask(item) for item in value]
     return mask_secrets(value) if isinstance(value, str) else value
+
+
+def _find_rows(store: Store, dataset: Reference | None) -> dict[str, Any]:
+    """Account of rows of the dataset that a run has reached."""
+    entry = None if dataset is None else store.find(dataset.identity)
+    return {} if entry is None else entry.summary
+
+
+def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None) -> None:
+    """Say how a run has ended."""
+    events.end_run(
+        draft.outcome,
+        reason=draft.reason,
+        error=error,
+        live=draft.live,
+        inputs=draft.inputs,
+        facts=draft.facts,
+        number=draft.number,
+    )

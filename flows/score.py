@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from prefect import flow
-
-from flows.etl import name_run
+from flows.pipeline_flow import pipeline_flow
+from flows.run_lineage import follow_run
 from pmflib.config import load_config
 from pmflib.errors import StoreError
 from pmflib.running.clients import share_workers
@@ -15,7 +14,7 @@ from tasks.score import answer, score
 from tasks.stage import open_store
 
 
-@flow(name="score", flow_run_name=name_run)
+@pipeline_flow(name="score")
 def score_flow(
     config: str, data: str = "", questions: str = "", targets: tuple[str, ...] = ()
 ) -> Reference:
@@ -47,7 +46,7 @@ def score_flow(
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
     dataset = _choose_samples(store, last, find_run_of(store, checked.name, live))
-    with share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
         if data:

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
+from pmflib.counting.counts_writers import CountsWriter
+from pmflib.counting.increments import Increment, plan_increment
 from pmflib.counting.memory import plan_counting
-from pmflib.counting.pair_counts import CountsWriter
+from pmflib.counting.stored_changes import count_stored_changes, needs_workers
 from pmflib.counting.stored_pairs import count_stored_pairs
-from pmflib.running.clients import count_threads
+from pmflib.counting.stored_tables import PAIRS
+from pmflib.running.clients import Client, count_threads, find_memory_limit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 2
+VERSION = 3
 
 
 @stage(name="count")
-def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+def count(
+    config: PipelineConfig,
+    dataset: Reference,
+    address: str = "",
+    base: tuple[Reference, Reference] | None = None,
+) -> Reference:
     """Count the pairs of levels of all samples, by fold.
 
     Parameters
@@ -32,6 +41,9 @@ def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Refe
         Reference from `ingest`.
     address
         Dask scheduler of the run; empty starts workers for this stage.
+    base
+        Dataset of an earlier run and its counts, where there is one: if its schema and folds are the same, only the
+        difference of the two datasets is counted, unless that takes longer. The counts are the same.
 
     Returns
     -------
@@ -43,13 +55,20 @@ def count(config: PipelineConfig, dataset: Reference, address: str = "") -> Refe
         If the count tables would not fit.
     """
     store, schema = open_store(config), load_schema(config)
+    options = {"schema": schema.digest, "folds": config.store.folds}
+    increment = plan_increment(store, dataset, base, options, VERSION) if base else None
+    if base and increment and base[0].digest == dataset.digest:
+        return increment.counts
+
     entry = build_artefact(
         store,
         "counts",
-        inputs={"dataset": dataset},
-        options={"schema": schema.digest, "folds": config.store.folds},
+        inputs={"dataset": dataset} | ({"base": increment.counts} if increment else {}),
+        options=options,
         version=VERSION,
-        write=lambda folder, work: _write(config, store, schema, dataset, address, folder, work),
+        write=lambda folder, work: _write(
+            config, store, schema, dataset, increment, address, folder, work
+        ),
     )
     return entry.reference
 
@@ -59,22 +78,31 @@ def _write(
     store: Store,
     schema: Schema,
     dataset: Reference,
+    increment: Increment | None,
     address: str,
     folder: Path,
     work: Path,
 ) -> Mapping[str, Any]:
     n_folds = config.store.folds
-    blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
-    writer = CountsWriter(folder / "pairs", schema, n_folds)
-    with open_workers(config, address) as (client, limit):
+    in_thread = increment is not None and not needs_workers(increment.change)
+    workers = _stay_here(config) if in_thread else open_workers(config, address)
+    with workers as (client, limit):
         plan_counting(schema.n_levels, count_threads(client)).check(limit)
         report("count", 0, n_folds)
-        n_samples = count_stored_pairs(
-            client,
-            blocks,
-            writer,
-            work,
-            lambda done, n_rows: report("count", done, n_folds, f"{n_rows:,} samples"),
-        )
-    writer.close()
-    return {"samples": n_samples, "levels": schema.n_levels, "variables": schema.n_variables}
+
+        def on_fold(done: int, n_rows: int) -> None:
+            report("count", done, n_folds, f"{n_rows:,} samples")
+
+        if increment is not None:
+            facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
+        else:
+            blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
+            writer = CountsWriter(folder / PAIRS, schema, n_folds)
+            facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
+            writer.close()
+    return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}
+
+
+def _stay_here(config: PipelineConfig) -> AbstractContextManager[tuple[Client, int]]:
+    """Work in this thread: no client, and the bytes to plan with."""
+    return nullcontext((None, config.cluster.memory_limit or find_memory_limit()))

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact
-from prefect.context import TaskRunContext
-
 from pmflib.config import PipelineConfig
 from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
-from pmflib.store.artefacts import Entry, Reference
+from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
+from tasks.prefect_artifacts import show_markdown
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
@@ -91,7 +89,8 @@ def select(
         write=write,
     )
     report("select", 1, 1, f"rank {entry.summary['rank']}")
-    _publish_comparisons(entry)
+    comparisons = map(Comparison.from_json, entry.summary["comparisons"])
+    show_markdown("rank-curve", draw_markdown(comparisons))
     return entry.reference
 
 
@@ -105,12 +104,3 @@ def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
 
 def _report_pairs(choice: RankChoice) -> None:
     report("select", 0, 1, f"by pairs: {choice.rank}")
-
-
-def _publish_comparisons(entry: Entry) -> None:
-    """Show what was compared in Prefect."""
-    if TaskRunContext.get() is not None:
-        comparisons = map(Comparison.from_json, entry.summary["comparisons"])
-        create_markdown_artifact(
-            key="pmf-rank-curve", markdown=draw_markdown(comparisons), description="rank"
-        )

@@ -1,23 +1,24 @@
-"""Parts that all stages share: the Prefect task, the store, workers, and the artefact shown in Prefect."""
+"""Parts that all stages share: the Prefect task, the store, workers, and how an artefact is built."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import Task, task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.context import TaskRunContext
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, UnreachableError
 from pmflib.running.clients import Client, find_memory_limit, open_client, use_workers
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
+from tasks.prefect_artifacts import show_entry
+from tasks.stage_events import follow_stage, note_artefact
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,16 +39,26 @@ def is_worth_a_retry(task_: object, run: object, state: Any) -> bool:
 
 
 def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function a Prefect task: one stage of a pipeline."""
-    return task(
-        name=name,
-        # the manifest decides what is done: a second cache could only disagree with it
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=2,
-        retry_delay_seconds=[2, 10],
-        retry_condition_fn=is_worth_a_retry,
-    )
+    """Make a function a Prefect task: one stage of a pipeline. Its first argument is the configuration."""
+
+    def make_task(function: Callable[P, R]) -> Task[P, R]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            with follow_stage(name):
+                return function(*args, **kwargs)
+
+        make = task(
+            name=name,
+            # the manifest decides what is done: a second cache could only disagree with it
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retries=2,
+            retry_delay_seconds=[2, 10],
+            retry_condition_fn=is_worth_a_retry,
+        )
+        return make(run)
+
+    return make_task
 
 
 def open_store(config: PipelineConfig) -> Store:
@@ -78,7 +89,8 @@ def publish_entry(build: Callable[[], Entry]) -> Entry:
     """Build the artefact of a stage, and show it in Prefect with the time that it took."""
     started = time.monotonic()
     entry = build()
-    _show_facts(entry, time.monotonic() - started)
+    show_entry(entry, time.monotonic() - started)
+    note_artefact(entry)
     return entry
 
 
@@ -95,28 +107,3 @@ def build_artefact(
     return publish_entry(
         lambda: store.build(kind, inputs=inputs, options=options, version=version, write=write)
     )
-
-
-def _show_facts(entry: Entry, seconds: float) -> None:
-    """Publish a table in Prefect: digest, time, summary and inputs of an artefact."""
-    if TaskRunContext.get() is None:
-        return
-    facts: dict[str, Any] = {"digest": entry.reference.digest[:24], "seconds": round(seconds, 2)}
-    rows = [
-        {"what": key, "value": _abridge(value)} for key, value in (facts | entry.summary).items()
-    ]
-    rows += [
-        {"what": f"input {role}", "value": reference.digest[:24]}
-        for role, reference in list(entry.inputs.items())[:20]
-    ]
-    # a server that is away for a moment must not cost the stage: the artefact itself is in the store
-    with suppress(Exception):
-        create_table_artifact(
-            key=f"pmf-{entry.reference.kind}", table=rows, description=entry.reference.kind
-        )
-
-
-def _abridge(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_abridge(item)}" for key, item in list(value.items())[:12])
-    return f"{value:.6g}" if isinstance(value, float) else str(value)[:200]

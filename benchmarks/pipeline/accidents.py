@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pipeline.nights import (
+from benchmarks.pipeline.simulated_nights import (
     Generator,
     make_rating_log,
     make_survey,
@@ -211,7 +211,7 @@ class Outcome:
     guards
         Guards that crossed a limit.
     outcome, code
-        Of the record of the run, and of the command.
+        Outcome in the record of the run, and exit code of the command.
     held
         Whether the live model is the one before.
     """

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pipeline.nights import make_rating_log, make_survey
+from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
 from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
 from pmflib.counting.pair_counts import count_pairs

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.commands.history import find_history
 from flows.console import AsJson, ConfigPath, out, print_json
 from pmflib.config import load_config
 from pmflib.errors import StoreError
@@ -73,19 +74,14 @@ def log(
 def _find_start(store: Store, name: str, what: str | None) -> Reference:
     """Artefact that a run ended with, that has a digest, or that answers questions."""
     from pmflib.store.lineage import find_reference
-    from pmflib.store.run_records import (
-        find_last_run,
-        find_live,
-        list_records,
-        name_labelling,
-    )
+    from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
 
     if what is not None:
-        records = list_records(store, name) or list_records(store, name_labelling(name))
-        for record in records:
+        history = find_history(store, name)
+        for record in list_records(store, history):
             # a digest may begin like the number of a run, but nobody gives so little of one
             if what.isdecimal() and record.number == int(what):
-                return _find_last_stage(record)
+                return _find_end(store, history, record)
         return find_reference(store, what)
     if (live := find_live(store, name)) is not None:
         return live
@@ -96,16 +92,23 @@ def _find_start(store: Store, name: str, what: str | None) -> Reference:
     )
 
 
-def _find_last_stage(record: RunRecord) -> Reference:
-    """Artefact of the last stage of a run that others were made for."""
+def _find_end(store: Store, history: str, record: RunRecord) -> Reference:
+    """Artefact of the last stage of a run that others were made for; of another command, the model it left live."""
+    from pmflib.store.retention import list_collected_runs
+
     stages = ("model", "labels", "start", "counts", "dataset")
     found = [record.stages[stage] for stage in stages if stage in record.stages]
-    if not found and record.live is not None and not record.inputs:
-        # a command that changed what is live
-        return record.live
+    if record.action not in ("run", "labels"):
+        found = [] if record.live is None else [record.live]
     if not found:
         raise StoreError(
             f"run {record.number} was {record.outcome} before it had made anything: {record.reason}"
+        )
+    gone = record.number in list_collected_runs(store).get(history, ())
+    if gone and store.find(found[0].identity) is None:
+        raise StoreError(
+            f"run {record.number} was collected by `pmf gc`: what it made is no longer in the store; its record is, "
+            "see `pmf history --json`"
         )
     return found[0]
 

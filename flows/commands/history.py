@@ -122,12 +122,15 @@ def diff(
 ) -> None:
     """Show what differs between two runs: rows, files, schema, options, distributions, pairs, model, scores."""
     from pmflib.differences.runs import compare_runs
+    from pmflib.store.retention import list_collected_runs
     from tasks.stage import open_store
 
     checked = load_config(config)
     store = open_store(checked)
-    runs = [find_run(store, checked.name, each) for each in (first, second)]
-    found = compare_runs(store, runs[0], runs[1], most_pairs=top)
+    name = find_history(store, checked.name)
+    runs = [_find_run(store, name, each) for each in (first, second)]
+    collected = list_collected_runs(store).get(name, set())
+    found = compare_runs(store, runs[0], runs[1], collected=collected, most_pairs=top)
     if as_json:
         heads = [{key: value for key, value in asdict(run).items() if key in HEAD} for run in runs]
         print_json({"first": heads[0], "second": heads[1], **found.to_json()})
@@ -143,8 +146,17 @@ def diff(
         out.print(f"not compared: {sentence}")
 
 
-def find_run(store: Store, name: str, which: str) -> RunRecord:
-    """Find a run of a pipeline, or of its labels if it has no other: by number, the last, or that of the live model.
+def find_history(store: Store, name: str) -> str:
+    """Name of the history of a pipeline, or of its labels if it has no other."""
+    from pmflib.store.run_records import list_histories, name_labelling
+
+    labels = name_labelling(name)
+    known = list_histories(store)
+    return labels if labels in known and name not in known else name
+
+
+def _find_run(store: Store, name: str, which: str) -> RunRecord:
+    """Find a run of a history: by number, the last, or that of the live model.
 
     Raises
     ------
@@ -153,17 +165,8 @@ def find_run(store: Store, name: str, which: str) -> RunRecord:
     StoreError
         If there is no such run.
     """
-    from pmflib.store.run_records import (
-        find_last_run,
-        find_live,
-        find_record,
-        find_run_of,
-        list_records,
-        name_labelling,
-    )
+    from pmflib.store.run_records import find_last_run, find_live, find_record, find_run_of
 
-    if not list_records(store, name):
-        name = name_labelling(name)
     if which.isdecimal():
         return find_record(store, name, int(which))
     if which == "last":

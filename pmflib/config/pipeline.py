@@ -284,7 +284,7 @@ class QualityConfig(_Section):
     all new files, against those that the live model was made from."""
     scale_drift: Limits = Limits(warn=0.1, stop=0.25)
     """The same of the pooled levels of all variables that share their levels."""
-    answer_drift: Limits = Limits(warn=0.25)
+    answer_drift: Limits = Limits(warn=0.25, stop=1.0)
     """Long layout: the same of the variables that are answered."""
     pair_drift: Limits = Limits(warn=0.25, stop=0.5)
     """The same of the levels of a pair of variables."""
@@ -411,8 +411,18 @@ class ClusterConfig(_Section):
     """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
 
 
+class LineageConfig(_Section):
+    """Events of the OpenLineage specification: what each run read and wrote. Nothing here changes the result."""
+
+    events: Literal["file", "client", "off"] = "file"
+    """Where they go: to lineage/events.jsonl of the store; to whatever the client library of OpenLineage is
+    configured for, by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or nowhere."""
+    namespace: Annotated[str, Field(min_length=1)] = "pmf"
+    """Namespace of the jobs and of the artefacts."""
+
+
 class PipelineConfig(_Section):
-    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, seed."""
+    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, lineage, seed."""
 
     name: Annotated[str, Field(min_length=1)] = "pipeline"
     """Distinguishes the runs of several pipelines in one store: a file name."""
@@ -427,6 +437,7 @@ class PipelineConfig(_Section):
     crowd: CrowdConfig = CrowdConfig()
     gate: GateConfig = GateConfig()
     cluster: ClusterConfig = ClusterConfig()
+    lineage: LineageConfig = LineageConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn: starts, and what is hidden from the model."""
     base: str = ""
@@ -490,8 +501,10 @@ class PipelineConfig(_Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what can change the result: everything but the cluster and the place of the file."""
-        content = self.model_dump(mode="json", by_alias=True, exclude={"cluster", "base"})
+        """SHA-256 of what can change the result: everything but the cluster, the lineage and the place of the file."""
+        content = self.model_dump(
+            mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
+        )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def resolve(self, path: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.counting.pair_counts import PairCounts, load_shape
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.stored_tables import StoredTables
 from pmflib.schema import Schema
 
 
@@ -20,7 +21,7 @@ def load_groups(
     Parameters
     ----------
     path
-        Where `PairCounts.save` wrote.
+        Where `PairCounts.save` or a pipeline wrote.
     groups
         Folds of each group, at least one group.
     variables
@@ -35,11 +36,12 @@ def load_groups(
     StoreError
         If the counts are absent, damaged, or something else.
     """
-    schema, _ = load_shape(path)
+    stored = StoredTables(Path(path))
+    schema = stored.schema
     kept = np.arange(schema.n_variables) if variables is None else variables
     loaded = PairCounts.zero(Schema(tuple(schema[int(place)] for place in kept)), len(groups))
     for number, group in enumerate(groups):
-        part = PairCounts.load_total(path, folds=group)
+        part = PairCounts.add_up(stored, group)
         if variables is not None:
             part = narrow_counts(part, variables)
         loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]

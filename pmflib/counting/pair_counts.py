@@ -11,23 +11,13 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
+from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
+from pmflib.counting.stored_tables import KIND, StoredTables
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
-from pmflib.level_blocks import sum_pairs
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import (
-    add_arrays,
-    check_kind,
-    create_array,
-    open_group,
-    read_arrays,
-    read_rows,
-    refuse_damage,
-    write_arrays,
-)
-
-KIND = "pair counts"
+from pmflib.store.zarr_arrays import check_kind, read_arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +60,20 @@ class PairCounts(FoldedCounts):
 
     @classmethod
     def load(cls, path: str | Path) -> PairCounts:
-        """Read counts that `save` wrote.
+        """Read counts that `save` or a pipeline wrote.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is absent, damaged, or holds something else, or other counts are not in the store that these
+            are differences to.
         """
-        schema, n_rows = _read_header(Path(path))
-        arrays, _ = read_arrays(Path(path), ["counts"])
-        return cls(schema, arrays["counts"], n_rows)
+        stored = StoredTables(Path(path))
+        loaded = cls.zero(stored.schema, stored.n_folds)
+        for fold in range(stored.n_folds):
+            loaded.tables[fold] = stored.read(fold)
+        loaded.n_rows[:] = stored.n_rows
+        return loaded
 
     @classmethod
     def load_total(cls, path: str | Path, *, folds: Iterable[int] | None = None) -> PairCounts:
@@ -88,94 +82,28 @@ class PairCounts(FoldedCounts):
         Parameters
         ----------
         path
-            Where `save` wrote.
+            Where `save` or a pipeline wrote.
         folds
             Folds to add up, such as those of training; None adds up all.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            As `load` does.
         SchemaError
             If a fold is not there, or named twice.
         """
-        schema, n_rows = _read_header(Path(path))
-        wanted = check_folds(folds, n_rows.size)
-        total = cls.zero(schema, 1)
-        with refuse_damage(Path(path)):
-            group = open_group(Path(path))
-            for fold in wanted:
-                total.tables[0] += read_rows(group, "counts", fold, fold + 1)[0]
-        total.n_rows[0] = n_rows[wanted].sum()
+        return cls.add_up(StoredTables(Path(path)), folds)
+
+    @classmethod
+    def add_up(cls, stored: StoredTables, folds: Iterable[int] | None = None) -> PairCounts:
+        """Do `load_total` with tables that are open already."""
+        wanted = check_folds(folds, stored.n_folds)
+        total = cls.zero(stored.schema, 1)
+        for fold in wanted:
+            total.tables[0] += stored.read(fold)
+        total.n_rows[0] = stored.n_rows[wanted].sum()
         return total
-
-
-class CountsWriter:
-    """Writes counts fold by fold, in the memory of two tables.
-
-    Parameters
-    ----------
-    path
-        Folder of the new Zarr group; must not exist.
-    schema
-        The variables counted; kept in the group's attributes.
-    n_folds
-        Number of folds.
-    """
-
-    def __init__(self, path: Path, schema: Schema, n_folds: int) -> None:
-        n_levels = schema.n_levels
-        attributes = {
-            "kind": KIND,
-            "triangle": "upper",
-            "units": "samples",
-            "schema": schema.to_json(),
-        }
-        write_arrays(path, {"offsets": (schema.offsets, ("variable_edge",))}, attributes)
-        self.schema = schema
-        self._group = open_group(path, mode="a")
-        # a fold is a chunk: one writer, and training totals read what they need
-        self._counts = create_array(
-            self._group,
-            "counts",
-            (n_folds, n_levels, n_levels),
-            np.int64,
-            ("fold", "level", "co_level"),
-            chunk_rows=1,
-        )
-        self._samples = np.zeros(n_folds, np.int64)
-        self._singles = np.zeros((n_folds, schema.n_levels), np.int64)
-        self._support = np.zeros((schema.n_variables,) * 2, np.int64)
-
-    def write(self, fold: int, table: IntArray, n_rows: int) -> None:
-        """Write the counts of a fold; each fold must be written, be it with zeros.
-
-        Parameters
-        ----------
-        fold
-            In [0, n_folds).
-        table
-            int64 of shape (n_levels, n_levels), upper triangle.
-        n_rows
-            Samples counted.
-        """
-        self._counts[fold] = table
-        self._samples[fold] = n_rows
-        self._singles[fold] = table.diagonal()
-        self._support += sum_pairs(table, self.schema.offsets)
-
-    def close(self) -> None:
-        """Write what is asked for without the tables: samples and single counts of each fold, supports of the pairs.
-
-        The support of a pair is the number of samples that hold both variables.
-        """
-        support = self._support + np.triu(self._support, 1).T
-        arrays = {
-            "samples": (self._samples, ("fold",)),
-            "singles": (self._singles, ("fold", "level")),
-            "support": (support, ("variable", "co_variable")),
-        }
-        add_arrays(self._group, arrays)
 
 
 def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> IntArray:
@@ -184,7 +112,7 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
     Parameters
     ----------
     path
-        Where `PairCounts.save` wrote.
+        Where `PairCounts.save` or a pipeline wrote.
     folds
         Folds to add up; None adds up all.
 
@@ -211,7 +139,7 @@ def load_shape(path: str | Path) -> tuple[Schema, int]:
     Parameters
     ----------
     path
-        Where `PairCounts.save` wrote.
+        Where `PairCounts.save` or a pipeline wrote.
 
     Returns
     -------
@@ -222,15 +150,8 @@ def load_shape(path: str | Path) -> tuple[Schema, int]:
     StoreError
         If the group is absent, damaged, or holds something else.
     """
-    schema, n_rows = _read_header(Path(path))
-    return schema, n_rows.size
-
-
-def _read_header(path: Path) -> tuple[Schema, IntArray]:
-    check_kind(path, KIND)
-    arrays, attributes = read_arrays(path, ["samples"])
-    with refuse_damage(path):
-        return Schema.from_json(attributes["schema"]), arrays["samples"]
+    stored = StoredTables(Path(path))
+    return stored.schema, stored.n_folds
 
 
 def count_pairs(

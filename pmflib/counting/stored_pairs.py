@@ -9,15 +9,12 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.adding import add_blocks
-from pmflib.counting.fold_checkpoint import load_table, save_table
-from pmflib.counting.pair_counts import CountsWriter
+from pmflib.counting.counts_writers import CountsWriter
+from pmflib.counting.fold_counting import count_folds, load_table, save_table
 from pmflib.running.clients import Client
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
-
-FOLDS_AHEAD = 4
-"""Folds under way at a time: a table that waits to be written takes as much memory as one that is being counted."""
 
 
 def count_stored_pairs(
@@ -53,24 +50,12 @@ def count_stored_pairs(
         # tables may be large: a worker holds one at a time
         return start_blocks(client, count_group, groups, merge_tables, schema.offsets, bundle=False)
 
-    pending: dict[int, PendingResult[IntArray]] = {}
+    filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
+    tables = count_folds(filled, start, checkpoints, load_table, save_table)
     n_samples = 0
     for fold, blocks in blocks_by_fold.items():
-        for ahead in range(fold, min(fold + FOLDS_AHEAD, len(blocks_by_fold))):
-            counted = ahead in pending or _checkpoint(checkpoints, ahead).exists()
-            if blocks_by_fold[ahead] and not counted:
-                pending[ahead] = start(ahead)
-        table = np.zeros((schema.n_levels,) * 2, np.int64)
+        table = next(tables) if blocks else np.zeros((schema.n_levels,) * 2, np.int64)
         n_rows = sum(block.n_rows for block in blocks)
-        if blocks:
-            checkpoint = _checkpoint(checkpoints, fold)
-            saved = None if fold in pending else load_table(checkpoint)
-            if saved is not None:
-                table = saved[0]
-            else:
-                # without either, another run of the same work finished and removed the checkpoints
-                table = (pending.pop(fold, None) or start(fold)).wait()
-                save_table(checkpoint, table, n_rows)
         writer.write(fold, table, n_rows)
         n_samples += n_rows
         if on_fold is not None:
@@ -91,7 +76,3 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
     for part in parts[1:]:
         total += part
     return total
-
-
-def _checkpoint(folder: Path, fold: int) -> Path:
-    return folder / f"fold-{fold}.npz"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,7 +77,12 @@ class RunDifference:
 
 
 def compare_runs(
-    store: Store, first: RunRecord, second: RunRecord, *, most_pairs: int = 50
+    store: Store,
+    first: RunRecord,
+    second: RunRecord,
+    *,
+    collected: Collection[int] = (),
+    most_pairs: int = 50,
 ) -> RunDifference:
     """Compare two runs.
 
@@ -87,6 +92,8 @@ def compare_runs(
         Store of both.
     first, second
         Their records.
+    collected
+        Numbers of the runs that `pmf gc` did not keep.
     most_pairs
         Changes of pairs to return, at most.
 
@@ -109,10 +116,10 @@ def compare_runs(
         if not record.options:
             found.missing.append(f"the record of run {record.number} has no configuration")
     runs = first, second
-    counts = _open(store, runs, "counts", "pairs", _check_counts, found.missing)
+    counts = _open(store, runs, "counts", "pairs", _check_counts, collected, found.missing)
     if counts is not None:
         _compare_counts(*counts, found, most_pairs)
-    models = _open(store, runs, "model", "model", JointPMF.load, found.missing)
+    models = _open(store, runs, "model", "model", JointPMF.load, collected, found.missing)
     if models is not None:
         found.model = compare_values(*map(_describe_model, facts), only_changed=False)
         schemas = models[0].schema, models[1].schema
@@ -145,6 +152,7 @@ def _open(
     stage: str,
     name: str,
     load: Callable[[Path], T],
+    collected: Collection[int],
     missing: list[str],
 ) -> tuple[T, T] | None:
     """Open an artefact of each of two runs; None, and a sentence, where one is not there."""
@@ -157,7 +165,8 @@ def _open(
         try:
             opened.append(load(store.locate(reference) / name))
         except StoreError as error:
-            missing.append(f"{stage} of run {record.number}: {error}")
+            why = "collected by `pmf gc`" if record.number in collected else error
+            missing.append(f"{stage} of run {record.number}: {why}")
     return (opened[0], opened[1]) if len(opened) == 2 else None
 
 

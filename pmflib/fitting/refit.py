@@ -126,7 +126,7 @@ def plan_refit(
     Parameters
     ----------
     store, config, schema
-        Of the pipeline.
+        Those of the pipeline.
     records
         All records of the pipeline, in order.
     inputs

@@ -77,7 +77,7 @@ def compare_files(
     schema
         Variables and levels of both.
     layout
-        Of the sources: "wide" or "long".
+        Layout of the sources: "wide" or "long".
     live
         Data of the live model.
     changes

@@ -23,7 +23,7 @@ LEAST_PER_DEGREE = 5
 HALF = 0.5
 """Pseudo-count of each cell in a stability index: no logarithm of 0 (Jeffreys' prior)."""
 QUANTILE = 1.645
-"""Standard normal quantile of 95 %: an index is bounded from below at this confidence."""
+"""Standard normal quantile of 95 %: indices and shares are bounded from below at this confidence."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
 from pmflib.quality.findings import Finding, judge, write_share
+from pmflib.quality.homogeneity import QUANTILE
 
 LEAST_SIBLINGS = 5
 """Files that the last run must have for their sizes to say what is usual: the spread of fewer is hardly known."""
@@ -22,8 +23,6 @@ MAD_TO_DEVIATION = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
 LEAST_ROWS_OF_TWINS = 20
 """Rows that two files must have for equal bytes to mean anything: two files of one row may well be equal."""
-QUANTILE = 1.645
-"""Standard normal quantile of 95 %: shares are bounded from below at this confidence."""
 
 
 @dataclass(frozen=True, eq=False)

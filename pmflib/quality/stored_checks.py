@@ -33,7 +33,9 @@ from pmflib.store.file_digests import read_checked
 PAIRS = "pairs"
 """Group of the pair counts in the folder of the counts."""
 FILE_GUARDS = ("variable_drift", "scale_drift", "answer_drift")
+"""Guards that compare level counts of files."""
 PAIR_GUARDS = ("pair_drift", "dependence_drift")
+"""Guards that compare pair counts of samples."""
 
 
 def check_dataset(
@@ -55,7 +57,7 @@ def check_dataset(
     schema
         Variables and levels.
     layout
-        Of the sources: "wide" or "long".
+        Layout of the sources: "wide" or "long".
     config
         Limits.
     now, last, live
@@ -72,7 +74,8 @@ def check_dataset(
         If an artefact is missing or damaged.
     """
     files = read_files(store, now["dataset"])
-    last_files = [] if last is None else read_files(store, last["dataset"])
+    unchanged = last is not None and last["dataset"] == now["dataset"]
+    last_files = files if unchanged else [] if last is None else read_files(store, last["dataset"])
     changes = find_changes(files, last_files)
     findings = check_rows(
         _summary(store, now["dataset"]),

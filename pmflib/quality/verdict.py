@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,6 +9,10 @@ from typing import Any
 from pmflib.errors import QualityError, SourceError
 from pmflib.quality.findings import Finding
 
+MOST_RECORDED = 10
+"""Findings of one guard that crossed a limit and are recorded with the run; `findings.json` has them all."""
+MOST_NAMED = 3
+"""Findings of one guard that an error names."""
 REMEDIES = {
     "least_rows": "look at the sources and the quarantine",
     "quarantine": "look at the quarantine, and at the reasons below",
@@ -37,18 +40,26 @@ def accept(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def condense(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings that a record keeps: all that crossed a limit, and of each guard the first of those that passed."""
-    kept, counted = [], Counter(each.guard for each in findings if each.passed)
-    seen = set()
+def condense(findings: Sequence[Finding], most: int = MOST_RECORDED) -> list[Finding]:
+    """Findings that a record keeps: of each guard the first that crossed a limit, and the first that passed.
+
+    Parameters
+    ----------
+    findings
+        All findings; of one guard, the gravest first.
+    most
+        Findings of a guard to keep that crossed a limit. The others, and all that passed but one, are counted.
+    """
+    groups: dict[tuple[str, bool], list[Finding]] = {}
     for each in findings:
-        if not each.passed:
-            kept.append(each)
-        elif each.guard not in seen:
-            seen.add(each.guard)
-            more = counted[each.guard] - 1
-            note = f" (and {more:,} more passed)" if more else ""
-            kept.append(replace(each, sentence=each.sentence + note))
+        groups.setdefault((each.guard, each.passed), []).append(each)
+    kept = []
+    for (_, passed), group in groups.items():
+        shown = group[: 1 if passed else most]
+        if more := len(group) - len(shown):
+            note = f" (and {more:,} more {'passed' if passed else 'like it'})"
+            shown[-1] = replace(shown[-1], sentence=shown[-1].sentence + note)
+        kept += shown
     return kept
 
 
@@ -102,7 +113,7 @@ def hold_back(findings: Sequence[Finding]) -> None:
     lines = [
         f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
         f"{REMEDIES[each.guard]}"
-        for each in stopped
+        for each in condense(stopped, MOST_NAMED)
     ]
     raise QualityError(
         f"held back by {len(stopped)} findings about the new data; nothing was fitted, and what was live stays live:\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -70,6 +71,8 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
         _quiet("distributed"),
+        # Dask's own would have a name that anybody can guess, and take first
+        tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
@@ -78,6 +81,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still means the default port
             dashboard_address="127.0.0.1:0",
+            local_directory=scratch,
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary() if cluster.processes else None,
             **options,

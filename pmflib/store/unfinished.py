@@ -19,7 +19,7 @@ class UnfinishedWork:
     identity
         Its identity.
     since
-        When work on it began: UTC, ISO 8601; "" where it is not known.
+        When work on it was started: UTC, ISO 8601; "" where it is not known.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class UnfinishedWork:
 
 
 def list_unfinished(store: Store) -> list[UnfinishedWork]:
-    """Work of a store that has begun and not ended, the oldest first."""
+    """Work of a store that was started and not ended, the oldest first."""
     found = []
     for folder in (store.root / "work").iterdir():
         try:

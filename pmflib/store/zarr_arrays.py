@@ -57,6 +57,14 @@ def create_group(path: Path, attributes: Mapping[str, Any]) -> zarr.Group:
     return zarr.create_group(path, attributes=dict(attributes))
 
 
+def set_attributes(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
+    """Set attributes of a group, plain JSON types, without the white space that would triple a long schema."""
+    import zarr
+
+    with zarr.config.set({"json_indent": None}):
+        group.update_attributes(dict(attributes))
+
+
 def create_array(
     group: zarr.Group,
     name: str,

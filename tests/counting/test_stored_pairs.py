@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from pmflib.blocks import DenseBlock
-from pmflib.counting import stored_pairs
-from pmflib.counting.pair_counts import CountsWriter, PairCounts
+from pmflib.counting import fold_counting, stored_pairs
+from pmflib.counting.counts_writers import CountsWriter
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, count_stored_pairs, merge_tables
 from pmflib.schema import Schema
 from tests.reference import make_codes, offsets_of, pair_table
@@ -58,10 +59,10 @@ def test_count_stored_pairs__goes_on_after_the_last_fold_that_was_counted(
     original_start = stored_pairs.start_blocks  # type: ignore[attr-defined]
     started = []
 
-    def save_three(path, table, n_rows):
+    def save_three(path, table):
         if path.stem == "fold-3":
             raise KeyboardInterrupt
-        original_save(path, table, n_rows)
+        original_save(path, table)
 
     def start(*arguments, **options):
         started.append(arguments)
@@ -100,7 +101,7 @@ def test_count_stored_pairs__few_folds_are_under_way_at_a_time(
 
     monkeypatch.setattr(stored_pairs, "start_blocks", start)
     count(tmp_path, blocks, thread_client, on_fold)
-    assert most == stored_pairs.FOLDS_AHEAD
+    assert most == fold_counting.FOLDS_AHEAD
 
 
 def test_count_group__references_and_loaded_blocks_alike(blocks):

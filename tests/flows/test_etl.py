@@ -83,10 +83,11 @@ def test_etl__every_stage_is_recorded(ran):
         only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
         tasks = client.read_task_runs(flow_run_filter=only)
         artifacts = Counter(a.key for a in client.read_artifacts(flow_run_filter=only))
-    stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
+    stages = {"ingest", "count", "quality", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} == stages
     assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
-    assert set(artifacts) == {"pmf-dataset", "pmf-counts", "pmf-start", "pmf-model", "pmf-scores"}
+    kinds = ("dataset", "counts", "quality", "start", "model", "scores")
+    assert set(artifacts) == {f"pmf-{kind}" for kind in kinds}
     assert len(set(artifacts.values())) == 1
 
 
@@ -106,7 +107,7 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     config, _, _ = ran
     assert call(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
-    assert "Live model: the live model, unchanged" in out
+    assert "the live model, unchanged\nLive model " in out
     stages = [line.split(":")[0] for line in err.splitlines()]
     assert stages == ["encode files", "fit", "evaluate", "publish"]
 

@@ -22,6 +22,20 @@ def test_make_facts_tables__what_was_not_used_is_named():
     assert "v8" not in text
 
 
+def test_make_quality_tables__what_crossed_a_limit_and_how_many_passed():
+    found: dict[str, Any] = {"guard": "quarantine", "measured": 0.5, "limit": 0.2, "action": "warn"}
+    found |= {"passed": False, "sentence": "half of [bold] rows"}
+    findings = [found, *({"guard": guard, "passed": True} for guard in ("quarantine", "a", "b"))]
+    file = io.StringIO()
+    for table in fact_tables.make_quality_tables(findings):
+        Console(file=file, width=100).print(table)
+    text = file.getvalue()
+    assert "half of [bold] rows" in text
+    assert "2 guards of quality passed" in text
+    (line,) = fact_tables.make_quality_tables(findings[1:])
+    assert str(line) == "3 guards of quality passed"
+
+
 def test_make_facts_tables__why_the_rank_was_chosen():
     model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
     model["notes"] = ["pseudo-count 0.3: [best]"]

@@ -71,6 +71,16 @@ def test_condense__keeps_what_crossed_and_one_that_passed():
     assert [summary[key] for key in ("passed", "warned", "stopped")] == [6, 1, 0]
 
 
+def test_condense__of_many_that_crossed_some():
+    findings = [make_finding("stop", subject=f"{n}.csv") for n in range(50)]
+    kept = condense(findings, 3)
+    assert [f.subject for f in kept] == ["0.csv", "1.csv", "2.csv"]
+    assert kept[-1].sentence == "2.csv: half (and 47 more like it)"
+    with pytest.raises(QualityError, match=r"held back by 50 findings(?s:.)*and 47 more") as error:
+        hold_back(findings)
+    assert len(str(error.value).splitlines()) == 5
+
+
 def test_refuse_empty__names_what_is_in_quarantine():
     account: dict[str, Any] = {"rows_in": 9, "rows_encoded": 7, "observed": 5, "reasons": {}}
     refuse_empty(account)

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.pipeline.accidents import PLANS, run_nights
 from benchmarks.pipeline.healthy_nights import judge_nights
-from benchmarks.pipeline.nights import make_rating_log, make_survey
+from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
 
 pytestmark = pytest.mark.slow
 

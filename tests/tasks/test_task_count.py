@@ -47,3 +47,42 @@ def test_count__refuses_what_does_not_fit_in_memory(counted, pipeline, workers):
     small = pipeline(SCHEMA, {}, store={"folds": 7}, cluster={"memory_limit": 1000})
     with pytest.raises(MemoryPlanError, match=r"counting pairs would need .* above the 1000 B"):
         count.fn(small, dataset, workers)
+
+
+def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, monkeypatch):
+    config, dataset, codes = counted
+    base = count.fn(config, dataset, workers)
+    more = draw_codes(4, SIZES, seed=1)
+    (tmp_path / "data" / "b.csv").write_text(as_wide(more))
+    grown = ingest.fn(config, workers)
+    full = count.fn(config, grown, workers)
+    monkeypatch.setattr(stage_module, "count_stored_pairs", None)
+    # so little is counted without workers
+    changed = count.fn(config, grown, "", (dataset, base))
+    loaded = load(config, changed)
+    np.testing.assert_array_equal(loaded.tables, load(config, full).tables)
+    np.testing.assert_array_equal(
+        np.triu(loaded.to_dense()), pair_table(np.vstack([codes, more]), SIZES)
+    )
+    entry = Store(config.resolve("store")).find(changed.identity)
+    assert entry is not None
+    assert entry.inputs == {"dataset": grown, "base": base}
+    assert (entry.summary["samples"], entry.summary["samples_added"]) == (94, 4)
+    assert count.fn(config, grown, "", (dataset, base)) == changed
+
+
+def test_count__of_the_dataset_that_the_base_is_of_are_the_base(counted, workers):
+    config, dataset, _ = counted
+    base = count.fn(config, dataset, workers)
+    assert count.fn(config, dataset, "", (dataset, base)) == base
+
+
+def test_count__a_base_of_other_folds_is_no_base(counted, pipeline, workers, tmp_path):
+    config, dataset, codes = counted
+    other = pipeline(SCHEMA, {}, store={"folds": 5})
+    base = count.fn(other, dataset, workers)
+    counts = count.fn(config, dataset, workers, (dataset, base))
+    assert len(load(config, counts).n_rows) == 7
+    np.testing.assert_array_equal(
+        np.triu(load(config, counts).to_dense()), pair_table(codes, SIZES)
+    )

@@ -1,0 +1,157 @@
+"""Cells of a count table that change, and by how much: what a few samples more or less cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.blocks import Block, DenseBlock, SparseBlock
+from pmflib.counting.adding import add_blocks
+from pmflib.level_blocks import list_owners
+from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
+
+LISTED_PER_CELL = 16
+"""Cells of a table per pair of levels that is listed and sorted: sorting one takes as long as visiting these."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellChanges:
+    """Changes of an upper triangle of counts, an abelian group.
+
+    Parameters
+    ----------
+    places
+        int64 of shape (n_changed,), increasing: cells ``a * n_levels + b``, a <= b.
+    changes
+        int64 of shape (n_changed,), none of them 0.
+    """
+
+    places: IntArray
+    changes: IntArray
+
+    @classmethod
+    def zero(cls) -> CellChanges:
+        """No change: the identity of `merge_changes`."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def from_table(cls, table: IntArray) -> CellChanges:
+        """List the cells of a table (n_levels, n_levels) that are not 0."""
+        places = np.flatnonzero(table)
+        return cls(places, table.reshape(-1)[places])
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells that change."""
+        return self.places.size
+
+    def add_to(self, table: IntArray) -> bool:
+        """Change a contiguous table of shape (n_levels, n_levels), in place; return whether no cell fell below 0."""
+        flat = table.reshape(-1)
+        flat[self.places] += self.changes
+        return not (flat[self.places] < 0).any()
+
+    def sum_levels(self, n_levels: int) -> IntArray:
+        """Changes of single counts, the diagonal: int64 of shape (n_levels,)."""
+        first, second = np.divmod(self.places, n_levels)
+        on_diagonal = first == second
+        singles = np.zeros(n_levels, np.int64)
+        singles[first[on_diagonal]] = self.changes[on_diagonal]
+        return singles
+
+    def sum_pairs(self, offsets: IntArray) -> IntArray:
+        """Changes summed over the levels of each pair of variables: int64 (n_variables, n_variables), upper triangle.
+
+        Parameters
+        ----------
+        offsets
+            int64 of shape (n_variables + 1,).
+        """
+        owners, n_variables = list_owners(offsets), offsets.size - 1
+        first, second = np.divmod(self.places, int(offsets[-1]))
+        pairs = np.zeros((n_variables, n_variables), np.int64)
+        np.add.at(pairs, (owners[first], owners[second]), self.changes)
+        return pairs
+
+
+def merge_changes(parts: Sequence[CellChanges]) -> CellChanges:
+    """Sum of changes, at least one; the parts stay as they are."""
+    if len(parts) == 1:
+        return parts[0]
+    return _add_up(
+        np.concatenate([part.places for part in parts]),
+        np.concatenate([part.changes for part in parts]),
+    )
+
+
+def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChanges:
+    """Count the pairs of samples that come or go.
+
+    Parameters
+    ----------
+    group
+        1 or -1, for samples that come or go, and their blocks.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Notes
+    -----
+    The pairs of a few samples are listed and sorted, in time and memory of their number; those of many are counted in a
+    table. The changes are the same.
+    """
+    sign, blocks = group[0], iterate_blocks(group[1])
+    n_levels = int(offsets[-1])
+    few: list[Block] = []
+    n_pairs = 0
+    for block in blocks:
+        few.append(block)
+        n_pairs += _count_pairs(block)
+        if n_pairs * LISTED_PER_CELL > n_levels**2:
+            table = np.zeros((n_levels, n_levels), np.int64)
+            add_blocks(chain(few, blocks), offsets, table)
+            found = CellChanges.from_table(table)
+            return CellChanges(found.places, sign * found.changes)
+    listed = (list_pairs(block.to_sparse(offsets), n_levels) for block in few)
+    places = np.concatenate([np.empty(0, np.int64), *listed])
+    return _add_up(places, np.full(places.size, sign))
+
+
+def list_pairs(block: SparseBlock, n_levels: int) -> IntArray:
+    """Each level that a sample holds with itself and with those after it, as cells of a table: int64, in no order."""
+    ends = np.repeat(block.indptr[1:], np.diff(block.indptr))
+    held = block.indices.astype(np.int64)
+    left = np.arange(held.size)
+    found = []
+    step = 0
+    # each level goes with itself, then with the next one of its row, then with the one after that
+    while left.size:
+        found.append(held[left] * n_levels + held[left + step])
+        step += 1
+        left = left[left + step < ends[left]]
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _count_pairs(block: Block) -> int:
+    """Number of pairs that `list_pairs` would list."""
+    if isinstance(block, DenseBlock):
+        held = np.count_nonzero(block.codes >= 0, axis=1)
+    else:
+        held = np.diff(block.indptr)
+    return int((held * (held + 1) // 2).sum())
+
+
+def _add_up(places: IntArray, changes: IntArray) -> CellChanges:
+    """Sum the changes of equal places, in any order."""
+    # parts are in order already: a stable sort merges such runs
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    edges = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: places.size])
+    if not edges.size:
+        return CellChanges.zero()
+    sums = np.add.reduceat(changes[order], edges)
+    kept = sums != 0
+    return CellChanges(places[edges][kept], sums[kept])

@@ -1,0 +1,95 @@
+"""Folds counted one after the other, a few at a time, with a checkpoint of each: a file of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.counting.cell_changes import CellChanges
+from pmflib.running.maps import PendingResult
+from pmflib.store.checkpoints import load_arrays, save_arrays
+
+R = TypeVar("R")
+
+FOLDS_AHEAD = 4
+"""Folds under way at a time: a table that waits to be written takes as much memory as one that is being counted."""
+
+
+def count_folds(
+    folds: Sequence[int],
+    start: Callable[[int], PendingResult[R]],
+    folder: Path,
+    load: Callable[[Path], R | None],
+    save: Callable[[Path, R], None],
+) -> Iterator[R]:
+    """Count folds in order, or read their checkpoints.
+
+    Parameters
+    ----------
+    folds
+        Folds to count.
+    start
+        Starts to count a fold.
+    folder
+        Folder of the checkpoints.
+    load, save
+        Read a checkpoint, None if there is none that can be used, and write it.
+
+    Yields
+    ------
+    What was counted of each fold.
+    """
+    pending: dict[int, PendingResult[R]] = {}
+    for place, fold in enumerate(folds):
+        for ahead in folds[place : place + FOLDS_AHEAD]:
+            if ahead not in pending and not _name_checkpoint(folder, ahead).exists():
+                pending[ahead] = start(ahead)
+        checkpoint = _name_checkpoint(folder, fold)
+        counted = None if fold in pending else load(checkpoint)
+        if counted is None:
+            # without either, another run of the same work finished and removed the checkpoints
+            counted = (pending.pop(fold, None) or start(fold)).wait()
+            save(checkpoint, counted)
+        yield counted
+
+
+def save_table(path: Path, table: IntArray) -> None:
+    """Save the counts of a fold: the cells that are not zero where these are few, as in wide schemas."""
+    arrays = {"shape": np.array(table.shape)}
+    places = np.flatnonzero(table)
+    if 2 * places.size < table.size:
+        arrays |= {"places": places, "counts": table.flat[places]}
+    else:
+        arrays["table"] = table
+    save_arrays(path, arrays)
+
+
+def load_table(path: Path) -> IntArray | None:
+    """Read what `save_table` wrote; None if there is none that can be used."""
+    arrays = load_arrays(path)
+    if arrays is None:
+        return None
+    if "table" in arrays:
+        return arrays["table"]
+    table = np.zeros(arrays["shape"], np.int64)
+    table.flat[arrays["places"]] = arrays["counts"]
+    return table
+
+
+def save_changes(path: Path, changes: CellChanges) -> None:
+    """Save the changes of a fold."""
+    save_arrays(path, {"places": changes.places, "changes": changes.changes})
+
+
+def load_changes(path: Path) -> CellChanges | None:
+    """Read what `save_changes` wrote; None if there is none that can be used."""
+    arrays = load_arrays(path)
+    return None if arrays is None else CellChanges(arrays["places"], arrays["changes"])
+
+
+def _name_checkpoint(folder: Path, fold: int) -> Path:
+    return folder / f"fold-{fold}.npz"

@@ -1,0 +1,202 @@
+"""Read count tables fold by fold: full ones, and those kept as differences to another artefact of the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.arrays import IntArray
+from pmflib.counting.cell_changes import CellChanges
+from pmflib.errors import StoreError
+from pmflib.schema import Schema
+from pmflib.store.file_digests import PLACE_DIGITS, check_file
+from pmflib.store.zarr_arrays import (
+    check_kind,
+    open_group,
+    read_arrays,
+    read_rows,
+    refuse_damage,
+)
+
+KIND = "pair counts"
+PAIRS = "pairs"
+"""Zarr group of the counts in the folder of an artefact."""
+CHANGES = "changes.parquet"
+"""Changed cells beside that group, a row group per fold."""
+CHANGES_SCHEMA = pa.schema([("place", pa.int64()), ("change", pa.int64())])
+"""Columns of the changed cells: `CellChanges`."""
+BELOW_ZERO = (
+    "differences take away samples that were never counted; a dataset or counts have been damaged: delete these counts "
+    "and those that they are differences to, and run the pipeline again, which counts all samples anew"
+)
+"""What is said of counts that fall below 0."""
+MAX_DIFFERENCES = 32
+"""Longest chain: a month of nights. Each difference is a file to open, and an artefact that has to be kept."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Where the tables of some counts are: a full artefact, and the differences that lead from there to them.
+
+    Parameters
+    ----------
+    digests
+        Digests of the artefacts that these counts are differences to: the full one first, the base last; none where
+        the counts are full themselves.
+    full_cells
+        Cells of the full tables that are not 0, of all folds.
+    changed_cells
+        Cells of all differences since then, those of these counts included.
+    """
+
+    digests: tuple[str, ...]
+    full_cells: int
+    changed_cells: int
+
+    def extend(self, base: str, n_changed: int) -> Chain | None:
+        """Chain of differences to these counts; None where it is better to write full tables.
+
+        Parameters
+        ----------
+        base
+            Digest of the artefact that holds these counts.
+        n_changed
+            Cells that change, of all folds.
+
+        Notes
+        -----
+        Full tables are written where the changed cells since the last ones would pass the cells of those that are not 0
+        (then reading takes at most twice as long as from full tables, and all tables ever written take about as much
+        room as all differences), where the change alone is more than half of them, or where the chain would be longer
+        than ``MAX_DIFFERENCES``.
+        """
+        changed = self.changed_cells + n_changed
+        is_long = len(self.digests) >= MAX_DIFFERENCES
+        if is_long or changed > self.full_cells or 2 * n_changed > self.full_cells:
+            return None
+        return Chain((*self.digests, base), self.full_cells, changed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Chain as attributes of a group, plain JSON types."""
+        return {
+            "chain": list(self.digests),
+            "full_cells": self.full_cells,
+            "changed_cells": self.changed_cells,
+        }
+
+    @classmethod
+    def from_json(cls, attributes: Mapping[str, Any]) -> Chain:
+        """Read a chain from the attributes of a group.
+
+        Raises
+        ------
+        ValueError
+            If a digest is none.
+        """
+        digests = tuple(attributes["chain"])
+        for digest in digests:
+            if not re.fullmatch("[0-9a-f]{64}", digest):
+                raise ValueError(f"{digest!r} is no SHA-256 in hexadecimal")
+        return cls(digests, int(attributes["full_cells"]), int(attributes["changed_cells"]))
+
+
+class StoredTables:
+    """Tables of counts on disk, read fold by fold.
+
+    Parameters
+    ----------
+    path
+        Zarr group that `CountsWriter` or `DifferenceWriter` wrote.
+
+    Attributes
+    ----------
+    schema
+        The variables counted.
+    n_rows
+        int64 of shape (n_folds,), samples counted.
+    chain
+        Artefacts that the tables are read from.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_kind(path, KIND)
+        with refuse_damage(path):
+            arrays, attributes = read_arrays(path, ["samples"])
+            self.schema = Schema.from_json(attributes["schema"])
+            self.n_rows: IntArray = arrays["samples"]
+            self.chain = Chain.from_json(attributes)
+        self.path = path
+
+    @property
+    def n_folds(self) -> int:
+        """Number of folds."""
+        return self.n_rows.size
+
+    def list_missing(self) -> list[str]:
+        """Digests of the artefacts that the tables are differences to and that are not in the store."""
+        return [digest for digest in self.chain.digests if not self._locate(digest).is_dir()]
+
+    def read(self, fold: int) -> IntArray:
+        """Read the table of a fold: int64 of shape (n_levels, n_levels), upper triangle.
+
+        Raises
+        ------
+        StoreError
+            If the table, or one that it is a difference to, is lost or damaged, or a count falls below 0.
+        """
+        full, differences = self._opened
+        with refuse_damage(self.path):
+            table: IntArray = read_rows(full, "counts", fold, fold + 1)[0]
+            for file in differences:
+                if not _read_changes(file, fold, table.size).add_to(table):
+                    raise StoreError(f"counts {str(self.path.parent)!r}: {BELOW_ZERO}")
+        return table
+
+    @cached_property
+    def _opened(self) -> tuple[Any, Sequence[pq.ParquetFile]]:
+        """Group of the full tables, and the files of the differences to them, in order."""
+        if missing := self.list_missing():
+            raise StoreError(
+                f"counts {str(self.path.parent)!r} are differences to counts {missing[0][:PLACE_DIGITS]}, which are "
+                "not in the store; restore these from a copy, or run the pipeline again, which counts all samples anew"
+            )
+        folders = [*map(self._locate, self.chain.digests), self.path.parent]
+        full = folders[0] / PAIRS if self.chain.digests else self.path
+        with refuse_damage(self.path):
+            group = open_group(full)
+            for folder in folders[1:]:
+                check_file(folder / CHANGES)
+            files = [
+                pq.ParquetFile(folder / CHANGES, page_checksum_verification=True)
+                for folder in folders[1:]
+            ]
+        return group, files
+
+    def _locate(self, digest: str) -> Path:
+        """Folder of another artefact of the same kind: it follows from the digest, and is read from no file."""
+        return self.path.resolve().parents[1] / digest[:PLACE_DIGITS]
+
+
+def _read_changes(file: pq.ParquetFile, fold: int, n_cells: int) -> CellChanges:
+    if not fold < file.num_row_groups:
+        raise ValueError(f"the changes of fold {fold} are lost")
+    table = file.read_row_group(fold)
+    places, changes = (table[name].to_numpy() for name in CHANGES_SCHEMA.names)
+    if places.size and not (
+        places[0] >= 0 and places[-1] < n_cells and (np.diff(places) > 0).all()
+    ):
+        raise ValueError(f"the changes of fold {fold} are no cells of its table, in order")
+    return CellChanges(places, changes)

@@ -1,0 +1,60 @@
+from pmflib.differences.facts import (
+    ValueChange,
+    compare_files,
+    compare_schemas,
+    compare_values,
+)
+from pmflib.schema import Schema, Variable
+
+
+def file(name, digest, n_bytes=10):
+    return {"name": name, "digest": digest, "bytes": n_bytes}
+
+
+def test_compare_files():
+    before = [file("a", "1"), file("b", "2"), file("c", "3")]
+    after = [file("b", "2"), file("c", "4", 12), file("d", "5")]
+    found = compare_files(before, after)
+    assert (found.added, found.removed, found.n_same) == ([file("d", "5")], [file("a", "1")], 1)
+    assert found.changed == [
+        {"name": "c", "digest_first": "3", "bytes_first": 10, "digest_second": "4", "bytes_second": 12}
+    ]  # fmt: skip
+
+
+def test_compare_values__nested_and_absent():
+    before = {"em": {"tol": 1e-6, "old": True}, "seed": 0, "list": [1]}
+    after = {"em": {"tol": 1e-5}, "seed": 0, "list": [1], "new": "x"}
+    assert compare_values(before, after) == [
+        ValueChange("em.tol", 1e-6, 1e-5),
+        ValueChange("new", None, "x"),
+        ValueChange("em.old", True, None),
+    ]
+    assert ValueChange("seed", 0, 0) in compare_values(before, after, only_changed=False)
+    assert compare_values({}, {}) == []
+
+
+def test_compare_schemas():
+    before = Schema(
+        (
+            Variable("same", ("0", "1")),
+            Variable("levels", ("0", "1", "2")),
+            Variable("order", ("0", "1"), (0.0, 1.0)),
+            Variable("gone", ("0",)),
+        )
+    )
+    after = Schema(
+        (
+            Variable("new", ("0",)),
+            Variable("order", ("1", "0"), (1.0, 0.0)),
+            Variable("levels", ("0", "2", "3")),
+            Variable("same", ("0", "1")),
+        )
+    )
+    found = compare_schemas(before, after)
+    assert (found.added, found.removed) == (["new"], ["gone"])
+    order, levels = found.changed
+    assert (order["variable"], order["order_changed"], order["values_changed"]) == (
+        "order", True, True,
+    )  # fmt: skip
+    assert (levels["levels_added"], levels["levels_removed"]) == (["3"], ["1"])
+    assert (levels["order_changed"], levels["missing_changed"]) == (False, False)

@@ -1,0 +1,139 @@
+"""Flow runs as Prefect has them: states, names, logs and artifacts, under one embedded server."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from prefect import get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterStartTime,
+    LogFilter,
+    LogFilterFlowRunId,
+)
+
+from flows import etl as flows_etl
+from flows.crowd import crowd_flow
+from flows.etl import etl, fit_flow, ingest_flow, marginals_flow
+from flows.score import score_flow
+from pmflib.errors import ConfigError, QualityError
+from tests.pipelines import as_wide, draw_codes, make_schema
+
+FLOWS = [etl, ingest_flow, marginals_flow, fit_flow, score_flow, crowd_flow]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Folder with a pipeline of 400 good rows and two that do not fit; and one whose configuration does not read."""
+    home = tmp_path_factory.mktemp("flow runs")
+    schema = make_schema(3, 2, 4)
+    schema.save(home / "schema.json")
+    (home / "a.csv").write_text(as_wide(draw_codes(400, schema.cardinalities)) + "7,0,0\n1,1\n")
+    (home / "nightly.toml").write_text(
+        'name = "Nightly 2"\n[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
+        "[em]\nmax_passes = 3\n[cluster]\nworkers = 1\n"
+    )
+    (home / "broken.toml").write_text("[source]\npath = 3\n")
+    return home
+
+
+@pytest.fixture(scope="module")
+def api(home):
+    """Address of an embedded Prefect server that keeps the log of runs, too."""
+    from flows.server.embedded import prefect_api
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_LOGGING_LEVEL", "INFO")
+        patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+        with prefect_api(home / "prefect") as url:
+            yield url
+
+
+def read_runs(since):
+    """Flow runs that have started since a time."""
+    started = FlowRunFilterStartTime.model_validate({"after_": since})
+    with get_client(sync_client=True) as client:
+        return client.read_flow_runs(flow_run_filter=FlowRunFilter(start_time=started))
+
+
+@pytest.fixture(scope="module")
+def ran(home, api):
+    """Facts of a run, its flow run, its log and its artifacts."""
+    from flows.server.run_history import wait_until_stored
+
+    since = datetime.now(UTC)
+    facts = etl(str(home / "nightly.toml"))
+    assert wait_until_stored(since, 30)
+    (run,) = read_runs(since)
+    with get_client(sync_client=True) as client:
+        only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id]))
+        lines = [line.message for line in client.read_logs(only, limit=200)]
+        of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+        artifacts = {each.key: each for each in client.read_artifacts(flow_run_filter=of_run)}
+    return facts, run, lines, artifacts
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_flow__a_bad_configuration_is_a_failed_run_with_a_name(home, api, flow):
+    since = datetime.now(UTC)
+    with pytest.raises(ConfigError, match="model: is required"):
+        flow(str(home / "broken.toml"))
+    (run,) = read_runs(since)
+    assert (run.name, run.state_name) == ("broken", "Failed")
+    assert "model: is required" in run.state.message
+
+
+def test_flow__a_configuration_that_is_not_there(home, api):
+    since = datetime.now(UTC)
+    with pytest.raises(ConfigError, match="does not exist"):
+        etl(str(home / "nowhere.toml"))
+    (run,) = read_runs(since)
+    assert (run.name, run.state_name) == ("nowhere", "Failed")
+
+
+def test_flow__held_back_has_a_state_of_its_own(home, api, monkeypatch):
+    def refuse(*arguments):
+        raise QualityError("v1 has moved by 0.4; the limit is 0.25")
+
+    monkeypatch.setattr(flows_etl, "run_to_model", refuse)
+    since = datetime.now(UTC)
+    with pytest.raises(QualityError, match="v1 has moved"):
+        etl(str(home / "nightly.toml"))
+    (run,) = read_runs(since)
+    assert run.name.startswith("Nightly 2-")
+    assert (run.state_type.value, run.state_name) == ("FAILED", "HeldBack")
+    assert run.state.message == "v1 has moved by 0.4; the limit is 0.25"
+
+
+def test_log__says_what_the_command_line_says(ran):
+    facts, _, lines, _ = ran
+    text = "\n".join(lines)
+    assert "rows: 402 rows read, 400 rows used, 2 rows in quarantine" in text
+    for reason, n in facts["rows"]["reasons"].items():
+        assert re.search(rf"{reason}\W+{n}\b", text)
+    # of the progress, and of the tables
+    assert re.search(r"^refine: \d of \d, .*log-likelihood -", text, re.M)
+    assert re.search(r"passes\W+\d", text)
+    assert "log_prob_per_cell" in text
+    assert f"reason: {facts['reason']}" in text
+    assert "outcome: promoted" in text
+
+
+def test_artifacts__name_the_pipeline_and_the_run(ran):
+    facts, _, _, artifacts = ran
+    stems = {"dataset", "counts", "start", "model", "scores", "run"}
+    assert {re.sub(r"^pmf-nightly-2-[0-9a-f]{6}-", "", key) for key in artifacts} >= stems
+    (run,) = [each for key, each in artifacts.items() if key.endswith("-run")]
+    assert run.description.startswith("run ")
+    assert facts["reason"] in run.data
+
+
+def test_events__have_the_id_of_the_flow_run(ran, home):
+    import json
+
+    _, run, _, _ = ran
+    lines = (home / "store" / "lineage" / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    mine = [event for event in events if event["run"]["runId"] == str(run.id)]
+    assert [event["eventType"] for event in mine] == ["START", "COMPLETE"]
