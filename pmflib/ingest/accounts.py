@@ -56,7 +56,9 @@ class Account:
 
 
 def combine_accounts(
-    spill_summaries: Sequence[Mapping[str, Any]], assembly_summaries: Sequence[Mapping[str, Any]]
+    spill_summaries: Sequence[Mapping[str, Any]],
+    assembly_summaries: Sequence[Mapping[str, Any]],
+    rows_outside: int = 0,
 ) -> dict[str, Any]:
     """Add up the accounts of a dataset that was spilled file by file and assembled bucket by bucket.
 
@@ -71,11 +73,13 @@ def combine_accounts(
     assembly_summaries
         Summaries of all buckets, or of all files encoded without being spilled; what an earlier dataset assembled and
         this one still holds counts as one of them: see `carry_account`.
+    rows_outside
+        Rows that the files encoded and no assembly took in, for they are older than the window.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing, samples, observed and blocks of
-    the dataset.
+    rows_in, rows_encoded, rows_left_out, rows_outside, rows_quarantined, reasons, cells_made_missing, samples, observed
+    and blocks of the dataset.
 
     Raises
     ------
@@ -84,7 +88,7 @@ def combine_accounts(
     """
     spilled = sum(summary["rows_encoded"] for summary in spill_summaries)
     assembled = sum(summary["rows_in"] for summary in assembly_summaries)
-    if spill_summaries and spilled != assembled:
+    if spill_summaries and spilled != assembled + rows_outside:
         raise StoreError(
             f"{spilled} rows were spilled, but {assembled} were assembled; "
             "assemble every bucket exactly once, from the spills of all files"
@@ -99,6 +103,7 @@ def combine_accounts(
         "rows_in": sum(s["rows_in"] for s in spill_summaries or assembly_summaries),
         "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
         "rows_left_out": sum(summary["rows_left_out"] for summary in both),
+        "rows_outside": rows_outside,
         "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
         "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
         "cells_made_missing": dict(sorted(cells.items())),
@@ -132,7 +137,7 @@ def carry_account(base: Mapping[str, Any], lost: Mapping[str, int]) -> dict[str,
 
 def _check(summary: Mapping[str, Any], where: str) -> None:
     parts = ("rows_encoded", "rows_left_out", "rows_quarantined")
-    out = sum(summary[part] for part in parts)
+    out = sum(summary[part] for part in parts) + summary.get("rows_outside", 0)
     if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
         raise StoreError(
             f"rows of {where} do not add up: {summary['rows_in']} entered, {summary['rows_encoded']} were encoded, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,6 +44,8 @@ class BuildJob:
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with the part of the schema
         that it needs. Empty otherwise.
+    since
+        Samples are made of rows with this time or a later one; minus infinity without a window.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
     """
@@ -54,6 +57,7 @@ class BuildJob:
     n_folds: int
     n_buckets: int
     censuses: Mapping[str, Reference]
+    since: float = -math.inf
     topic: str = ""
 
     @property
@@ -65,6 +69,11 @@ class BuildJob:
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
         }
+
+    @property
+    def window(self) -> dict[str, float]:
+        """Option of what is assembled: the beginning of the window, if there is one."""
+        return {} if self.since == -math.inf else {"since": self.since}
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -90,6 +99,7 @@ def assemble_increment(
             n_buckets=job.n_buckets,
             n_folds=job.n_folds,
             folder=folder,
+            since=job.since,
         )
 
     return store.build(
@@ -97,6 +107,7 @@ def assemble_increment(
         inputs=number_inputs("spill", spills),
         options={
             **job.options,
+            **job.window,
             "buckets": job.n_buckets,
             "folds": job.n_folds,
             "keys": hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest(),
@@ -192,12 +203,13 @@ def assemble_partition(
             job.policy,
             fold=fold,
             folder=folder,
+            since=job.since,
         )
 
     return store.build(
         "samples",
         inputs=number_inputs("spill", spills),
-        options={**job.options, "bucket": bucket, "fold": fold},
+        options={**job.options, **job.window, "bucket": bucket, "fold": fold},
         version=VERSION,
         write=write,
     )

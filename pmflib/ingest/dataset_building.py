@@ -26,11 +26,13 @@ from pmflib.ingest.layering import (
     Base,
     cut_keys,
     find_touched,
+    join_keys,
     open_base,
     supersede_samples,
 )
 from pmflib.ingest.readable_files import attempt, keep_readable
 from pmflib.ingest.sources import Source, find_sources
+from pmflib.ingest.windows import count_outside, find_moved, find_start
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items
 from pmflib.running.worker_messages import listen_to_counts
@@ -126,14 +128,19 @@ def build_dataset(
     job = replace(job, n_buckets=n_buckets)
     tried = _try_all(client, "read files", spill_file, files, job, on_step)
     steps, spills = _list_steps(files, tried, rule, skipped)
-    # a row number means something where there is one file, and then it is stored
-    if earlier is not None and (len(steps) == 1) == (len(earlier.files) == 1):
+    job = replace(job, since=find_start(spills, config.window.days))
+    # the number of a wide row means something where there is one file, and then it is stored
+    if earlier is not None and (
+        config.source.layout == "long" or (len(steps) == 1) == (len(earlier.files) == 1)
+    ):
         return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
     references, names = [step.step for step in steps], [step.name for step in steps]
     buckets = [(bucket, references, names) for bucket in range(n_buckets)]
     partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
     account = combine_accounts(
-        [entry.summary for entry in spills], [entry.summary for entry in partitions]
+        [entry.summary for entry in spills],
+        [entry.summary for entry in partitions],
+        count_outside(client, store, spills, job.since),
     )
     account["files_skipped"] = dict(sorted(skipped.items()))
     keys = [list_keys(bucket) for bucket in range(n_buckets)]
@@ -152,16 +159,20 @@ def _build_upon(
 ) -> Entry:
     """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
     references, names = [step.step for step in steps], [step.name for step in steps]
-    if list(steps) == list(base.files) and skipped == base.account["files_skipped"]:
+    same = job.since == base.since and skipped == base.account["files_skipped"]
+    if same and list(steps) == list(base.files):
         return base.entry
-    touched = find_touched(client, store, base, references)
+    moved = find_moved(client, store, spills, base.since, job.since)
+    touched = join_keys([find_touched(client, store, base, references), *moved])
     left = supersede_samples(client, base, touched)
     carried = carry_account(base.account, left.lost)
     n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried["rows_in"]
     items = [(keys, references, names) for keys in cut_keys(left.keys, n_rows)]
     built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step)
     account = combine_accounts(
-        [spill.summary for spill in spills], [carried, *(entry.summary for entry in built)]
+        [spill.summary for spill in spills],
+        [carried, *(entry.summary for entry in built)],
+        count_outside(client, store, spills, job.since),
     )
     layers = list(left.layers)
     for entry, (keys, *_) in zip(built, items, strict=True):
@@ -171,7 +182,9 @@ def _build_upon(
     account["blocks"] = sum(len(layer.blocks) for layer in layers)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        write_layers(folder, layers, account, steps, {**job.origin, "buckets": job.n_buckets})
+        write_layers(
+            folder, layers, account, steps, {**job.origin, **job.window, "buckets": job.n_buckets}
+        )
         return account
 
     return store.build(
@@ -260,7 +273,7 @@ def _publish_fresh(
     spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        origin = {**job.origin, "buckets": job.n_buckets}
+        origin = {**job.origin, **job.window, "buckets": job.n_buckets}
         write_dataset(folder, store, references, account, keys=keys, files=steps, origin=origin)
         return account
 

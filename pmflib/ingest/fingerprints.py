@@ -18,9 +18,9 @@ MARGIN = 2.0
 """Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
 systems keep times in steps of up to two seconds, and within one a change would not be seen."""
 LOCAL_MARKS = ("size", "mtime", "created", "ino")
-"""What tells whether a local file has changed: size, times of the last change of content and of state, inode."""
+"""What changes with a local file: size, times of the last change of its content and of its state, inode."""
 REMOTE_MARKS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "Content-MD5")
-"""What tells whether a remote file has changed, besides its size; a file with none of them is always hashed."""
+"""What changes with a remote file, besides its size; one that has none of them is always hashed."""
 
 
 def find_digest(source: Source, root: str, rehash: bool = False) -> str:
@@ -56,7 +56,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
 
 
 def _take_marks(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells whether a file has changed; nothing where its file system does not say."""
+    """Take what changes with a file from what its file system says; nothing if that is not enough."""
     if all(isinstance(facts.get(name), int | float) for name in LOCAL_MARKS):
         return {name: facts[name] for name in LOCAL_MARKS}
     found = {name: str(facts[name]) for name in REMOTE_MARKS if facts.get(name)}

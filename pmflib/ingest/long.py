@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from pmflib.ingest.readers import read_rows
 from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
-from pmflib.ingest.times import TimeReader
+from pmflib.ingest.times import TimeFormat, TimeReader
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
@@ -63,8 +64,9 @@ def spill_long(
 
     Returns
     -------
-    name of the file, rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing. The rows
-    encoded here enter `assemble_bucket`: see `combine_accounts`.
+    name of the file, rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing, and the
+    oldest and newest time of its rows and their format, None where there are none. The rows encoded here enter
+    `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -86,7 +88,8 @@ def spill_long(
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
     np.save(folder / LEVEL_COUNTS, encoder.level_counts)
-    return screen.account.summarise(name=source.name)
+    times = {"oldest": encoder.oldest, "newest": encoder.newest, "time": encoder.time_format}
+    return screen.account.summarise(name=source.name, **times)
 
 
 class _LongEncoder:
@@ -106,6 +109,8 @@ class _LongEncoder:
         self._values = ValueEncoder(schema)
         self._times = TimeReader()
         self._made_missing = np.zeros(schema.n_variables, np.int64)
+        self.oldest: float | None = None
+        self.newest: float | None = None
         self.level_counts = np.zeros(schema.n_levels, np.int64)
 
     def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
@@ -139,8 +144,13 @@ class _LongEncoder:
             made_missing = known[unknown & verdicts.fits]
             self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
-        answered = levels[kept][levels[kept] >= 0]
-        self.level_counts += np.bincount(answered, minlength=self.level_counts.size)
+        # rows without an answer are counted first, and dropped
+        counts = np.bincount(levels[kept] + 1, minlength=self.level_counts.size + 1)
+        self.level_counts += counts[1:]
+        if time and kept.size:
+            mine = columns["time"][kept]
+            self.oldest = float(min(mine.min(), math.inf if self.oldest is None else self.oldest))
+            self.newest = float(max(mine.max(), -math.inf if self.newest is None else self.newest))
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]
         rows = pa.RecordBatch.from_arrays(arrays, names=["sample", *columns])
@@ -148,6 +158,11 @@ class _LongEncoder:
             rows = rows.take(pa.array(kept))
         if kept.size:
             spill.append(identifiers.hashes[kept], rows)
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """Whether times are numbers or instants; None where there are none."""
+        return self._times.format
 
     def count_cells(self) -> dict[str, int]:
         """Values that count as missing because they are no level, by variable."""

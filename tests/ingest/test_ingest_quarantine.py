@@ -92,6 +92,7 @@ def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
         "rows_in": 10,
         "rows_encoded": 6,
         "rows_left_out": 0,
+        "rows_outside": 0,
         "rows_quarantined": 4,
         "reasons": {"ragged": 2, "duplicate": 2},
         "cells_made_missing": {"v": 3},
