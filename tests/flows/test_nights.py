@@ -99,9 +99,13 @@ def test_gate__a_small_log_is_neither_refused_by_chance_nor_passed_unseen(nights
             assert needed > today["cells"]
             assert f"about {needed:,} are needed" in facts["reason"]
     assert outcomes[0] == "promoted"
-    wrong = draw_ratings(200, 17)
-    pipeline.deliver("0.csv", wrong, range(200), upside_down=True)
-    assert pipeline.run()["outcome"] == "kept"
+    before = facts["live_model"]
+    pipeline.deliver("0.csv", draw_ratings(200, 17), range(200), upside_down=True)
+    for refresh in ("30d", "0d"):
+        pipeline.configure(model={"rank": 2, "refresh": refresh}, store={"folds": 16})
+        facts = pipeline.run()
+        assert facts["live_model"] == before
+    assert facts["outcome"] == "kept"
 
 
 @pytest.mark.slow
