@@ -10,8 +10,8 @@ from typing import IO, Any, cast
 from prefect.artifacts import create_table_artifact
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
-from rich.console import Console
 
+from flows.console import SafeConsole
 from flows.fact_tables import ROWS, format_value, make_facts_tables, make_labels_table
 from flows.progress_bars import show_progress
 from pmflib.store.run_records import RunRecord
@@ -72,14 +72,14 @@ def log_run(name: str, record: RunRecord) -> None:
     rows |= {"rows": sentence} if sentence else {}
     rows |= {} if record.live is None else {"live model": record.live.digest[:24]}
     for what, value in rows.items():
-        console.print(f"{what}: {value}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{what}: {value}")
     shown = [{"what": what, "value": str(value)} for what, value in rows.items()]
     title = f"run {record.number}: {record.outcome}"
     try:
         create_table_artifact(key=make_key(name, "run"), table=shown, description=title)
     except Exception as error:
         # the run is over, and its record is in the store: a server that is gone changes nothing about that
-        console.print(f"the artifact of the run could not be stored: {error}", markup=False)
+        console.print(f"the artifact of the run could not be stored: {error}")
 
 
 def describe_rows(rows: Mapping[str, Any]) -> str:
@@ -99,6 +99,6 @@ def describe_rows(rows: Mapping[str, Any]) -> str:
 _COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
 
 
-def _open_console() -> Console:
+def _open_console() -> SafeConsole:
     lines = cast(IO[str], _LogLines(get_run_logger()))
-    return Console(file=lines, width=LOG_WIDTH, color_system=None, force_terminal=False)
+    return SafeConsole(file=lines, width=LOG_WIDTH, color_system=None, force_terminal=False)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pmflib.config import PipelineConfig
 from pmflib.ingest.dataset_building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
-from tasks.stage import load_schema, open_store, open_workers, publish_entry, stage
+from tasks.stage import load_schema, open_store, open_workers_late, publish_entry, stage
 from tasks.stage_progress import report
 
 
@@ -49,7 +49,7 @@ def ingest(
     store.drop_leftovers()
 
     def build() -> Entry:
-        with open_workers(config, address) as (client, _):
+        with open_workers_late(config, address) as client:
             return build_dataset(
                 client,
                 store,

@@ -14,7 +14,13 @@ from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, UnreachableError
-from pmflib.running.clients import Client, find_memory_limit, open_client, use_workers
+from pmflib.running.clients import (
+    Client,
+    LateClient,
+    find_memory_limit,
+    open_client,
+    use_workers,
+)
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from tasks.prefect_artifacts import show_entry
@@ -83,6 +89,13 @@ def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client,
             stack.enter_context(open_client(address)),
             config.cluster.memory_limit or find_memory_limit(),
         )
+
+
+@contextmanager
+def open_workers_late(config: PipelineConfig, address: str) -> Iterator[Client]:
+    """Give a client that does what `open_workers` does when it is first used."""
+    with ExitStack() as stack:
+        yield LateClient(lambda: stack.enter_context(open_workers(config, address))[0])
 
 
 def publish_entry(build: Callable[[], Entry]) -> Entry:

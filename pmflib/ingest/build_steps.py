@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.hashing import HashArray
@@ -20,7 +20,9 @@ from pmflib.ingest.spill_levels import write_levels
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store, identify
+
+R = TypeVar("R")
 
 # 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
 VERSION = 3
@@ -48,6 +50,8 @@ class BuildJob:
         Samples are made of rows with this time or a later one; minus infinity without a window.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
+    recalls
+        Whether an artefact is only looked for: see `recall`.
     """
 
     root: str
@@ -59,6 +63,7 @@ class BuildJob:
     censuses: Mapping[str, Reference]
     since: float = -math.inf
     topic: str = ""
+    recalls: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -79,6 +84,35 @@ class BuildJob:
     def origin(self) -> dict[str, Any]:
         """What two datasets must have in common for one to be built upon the other, plain JSON types."""
         return {**self.options, "folds": self.n_folds, "version": VERSION}
+
+    def build(
+        self,
+        kind: str,
+        *,
+        inputs: Mapping[str, Reference],
+        options: Mapping[str, Any],
+        write: Callable[[Path, Path], Mapping[str, Any]],
+    ) -> Entry:
+        """Build an artefact of a step as `Store.build` does."""
+        store = Store(self.root)
+        if not self.recalls:
+            return store.build(kind, inputs=inputs, options=options, version=VERSION, write=write)
+        entry = store.find(identify(kind, inputs, options, VERSION))
+        if entry is None:
+            raise _NotBuiltError
+        return entry
+
+
+class _NotBuiltError(Exception):
+    """An artefact that is only looked for is not there."""
+
+
+def recall(item: Any, job: BuildJob, *, build: Callable[[Any, BuildJob], R]) -> R | None:
+    """Artefact that a step would build, if it is there already; None otherwise."""
+    try:
+        return build(item, replace(job, recalls=True))
+    except _NotBuiltError:
+        return None
 
 
 def assemble_increment(
@@ -102,7 +136,7 @@ def assemble_increment(
             since=job.since,
         )
 
-    return store.build(
+    return job.build(
         "samples",
         inputs=number_inputs("spill", spills),
         options={
@@ -112,7 +146,6 @@ def assemble_increment(
             "folds": job.n_folds,
             "keys": hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest(),
         },
-        version=VERSION,
         write=write,
     )
 
@@ -139,11 +172,10 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             on_rows=partial(report_count, job.topic),
         )
 
-    return Store(job.root).build(
+    return job.build(
         "samples",
         inputs={"source": raw},
         options={**job.options, "name": source.name, "folds": job.n_folds},
-        version=VERSION,
         write=write,
     )
 
@@ -172,7 +204,7 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             on_rows=partial(report_count, job.topic),
         )
 
-    return store.build(
+    return job.build(
         "spill",
         inputs=inputs,
         options={
@@ -181,7 +213,6 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             "name": source.name,
             "buckets": job.n_buckets,
         },
-        version=VERSION,
         write=write,
     )
 
@@ -206,10 +237,9 @@ def assemble_partition(
             since=job.since,
         )
 
-    return store.build(
+    return job.build(
         "samples",
         inputs=number_inputs("spill", spills),
         options={**job.options, **job.window, "bucket": bucket, "fold": fold},
-        version=VERSION,
         write=write,
     )

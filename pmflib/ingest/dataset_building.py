@@ -19,9 +19,10 @@ from pmflib.ingest.build_steps import (
     assemble_partition,
     encode_file,
     number_inputs,
+    recall,
     spill_file,
 )
-from pmflib.ingest.fingerprints import find_digest
+from pmflib.ingest.fingerprints import find_digest, recall_digest
 from pmflib.ingest.layering import (
     Base,
     cut_keys,
@@ -34,7 +35,7 @@ from pmflib.ingest.readable_files import attempt, keep_readable
 from pmflib.ingest.sources import Source, find_sources
 from pmflib.ingest.windows import count_outside, find_moved, find_start
 from pmflib.running.clients import Client, check_workers_see
-from pmflib.running.maps import map_items
+from pmflib.running.maps import map_items, recall_items
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
@@ -107,7 +108,11 @@ def build_dataset(
     n_folds, root = config.store.folds, str(store.root.resolve())
     job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
     check_workers_see(client, root)
-    digests = map_items(client, partial(attempt, build=find_digest), sources, root, rehash)
+    known: list[str | PmfError | None] = recall_items(
+        partial(attempt, build=recall_digest), sources, root, rehash
+    )
+    find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
+    digests = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (
             replace(source, digest=digest),
@@ -251,9 +256,13 @@ def _build_all(
         n_done = done
         show()
 
+    known = recall_items(partial(recall, build=build), items, job)
+    n_done = sum(entry is not None for entry in known)
     show()
-    with listen_to_counts(client, on_rows) as topic:
-        entries = map_items(client, build, items, replace(job, topic=topic), on_result=on_result)
+    # where there is nothing to build, no worker has to start
+    with listen_to_counts(client if n_done < n_items else None, on_rows) as topic:
+        heard = replace(job, topic=topic)
+        entries = map_items(client, build, items, heard, known=known, on_result=on_result)
     # items that an earlier run built were not read again, but their rows count
     done = [entry for entry in entries if isinstance(entry, Entry)]
     on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))

@@ -40,11 +40,9 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     SourceError
         If the file cannot be opened.
     """
-    place = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
-    memory = Path(root) / FINGERPRINTS / f"{place}.json"
-    marks = _take_marks(describe_file(source))
-    if marks and not rehash and (known := _recall(memory, marks)):
+    if (known := recall_digest(source, root, rehash)) is not None:
         return known
+    memory, marks = _locate(source, root), _take_marks(describe_file(source))
     started = time.time()
     digest = digest_source(source)
     # a change while the bytes were read, or just before, would not show in the marks
@@ -53,6 +51,18 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
         memory.parent.mkdir(exist_ok=True)
         replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
     return digest
+
+
+def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None:
+    """Digest of a raw file, where it is known without reading the file; None otherwise. As for `find_digest`."""
+    marks = {} if rehash else _take_marks(describe_file(source))
+    return _recall(_locate(source, root), marks) if marks else None
+
+
+def _locate(source: Source, root: str) -> Path:
+    """File that remembers the digest of a raw file."""
+    place = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
+    return Path(root) / FINGERPRINTS / f"{place}.json"
 
 
 def _take_marks(facts: Mapping[str, Any]) -> dict[str, Any]:

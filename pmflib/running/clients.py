@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -219,15 +219,43 @@ def open_client(address: str) -> Iterator[Client]:
         yield client
 
 
+class LateClient:
+    """A Dask client that connects when it is first used: for work that may turn out to be done already.
+
+    Parameters
+    ----------
+    connect
+        Gives the client.
+    """
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect, self._client = connect, None
+        self._folders: list[str] = []
+
+    def check_when_connected(self, folder: str) -> None:
+        """Do `check_workers_see` once there are workers to ask."""
+        self._folders.append(folder)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._client is None:
+            self._client = self._connect()
+            for folder in self._folders:
+                check_workers_see(self._client, folder)
+        return getattr(self._client, name)
+
+
 def check_workers_see(client: Client, folder: str) -> None:
     """Check that every worker of a client can open a folder; without a client there is nothing to check.
 
     Raises
     ------
     ConfigError
-        If one cannot: stores must be on storage that all workers share.
+        If one cannot: stores must be on storage that all workers share. A `LateClient` raises it when it connects.
     """
     if client is None:
+        return
+    if isinstance(client, LateClient):
+        client.check_when_connected(folder)
         return
     seen = client.run(os.path.isdir, folder)
     if blind := sorted(worker for worker, sees in seen.items() if not sees):

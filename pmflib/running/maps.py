@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,8 @@ RETRIES = 2
 """Number of times that a failed task is run again."""
 BUNDLES = 4
 """Least number of bundles per thread for which items are bundled at all: with fewer, threads would be idle."""
+RECALL_THREADS = 8
+"""Threads that look up what is known already: files far away are asked about at the same time."""
 SENT_BYTES = 1 << 16
 """Largest shared value that is sent along with each task, bytes; a larger one is a task of its own."""
 
@@ -140,6 +143,7 @@ def map_items(
     function: Callable[..., R],
     items: Sequence[Any],
     *shared: Any,
+    known: Sequence[R | None] | None = None,
     on_result: Callable[[int], None] | None = None,
 ) -> list[R]:
     """Map a function over items; results in the order of the items.
@@ -148,9 +152,24 @@ def map_items(
     ----------
     client, function, items, shared
         As for `start_blocks`; there may be no items.
+    known
+        Results that are known already, None for the others, as `recall_items` gives them: only the others go to
+        workers. Where there are none, the client is not used.
     on_result
         Called with the number of items done, each time one is.
     """
+    if known is not None:
+        missing = [item for item, result in zip(items, known, strict=True) if result is None]
+        n_known = len(items) - len(missing)
+
+        def on_missing(done: int) -> None:
+            if on_result is not None:
+                on_result(n_known + done)
+
+        made = iter(map_items(client, function, missing, *shared, on_result=on_missing))
+        return [next(made) if result is None else result for result in known]
+    if not items:
+        return []
     if client is None:
         results = []
         for item in items:
@@ -171,6 +190,22 @@ def map_items(
         if on_result is not None:
             on_result(done)
     return client.gather(futures)  # type: ignore[no-any-return]
+
+
+def recall_items(
+    recall: Callable[..., R | None], items: Sequence[Any], *shared: Any
+) -> list[R | None]:
+    """Ask a cheap function, here, which results are known already: see `map_items`.
+
+    Parameters
+    ----------
+    recall
+        Called as ``recall(item, *shared)``, from several threads; gives None where the work is yet to be done.
+    items, shared
+        As for `map_items`.
+    """
+    with ThreadPoolExecutor(RECALL_THREADS) as pool:
+        return list(pool.map(lambda item: recall(item, *shared), items))
 
 
 def keep_loaded(client: Client, load: Callable[[T], R], items: Sequence[T]) -> list[Any]:
