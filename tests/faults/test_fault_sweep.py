@@ -23,16 +23,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 Night = Literal["first", "second"]
 
-FAULTS: list[tuple[str, Night, float]] = [
-    *(("kill", "first", (i + 0.5) / 12) for i in range(12)),
-    *(("kill", "second", (i + 0.5) / 8) for i in range(8)),
-    *(("terminate", "first", (i + 0.5) / 3) for i in range(3)),
-    *(("interrupt", "second", (i + 0.5) / 3) for i in range(3)),
-    *(("disk full", "first", (i + 0.5) / 6) for i in range(6)),
-    *(("disk full", "second", (i + 0.5) / 4) for i in range(4)),
-    *(("no permission", "first", (i + 0.5) / 4) for i in range(4)),
-    *(("input/output", "first", (i + 0.5) / 4) for i in range(4)),
-    *(("input/output", "second", (i + 0.5) / 4) for i in range(4)),
+TIMES: dict[tuple[str, Night], int] = {
+    ("kill", "first"): 9,
+    ("kill", "second"): 6,
+    ("terminate", "first"): 2,
+    ("interrupt", "second"): 2,
+    ("disk full", "first"): 4,
+    ("disk full", "second"): 3,
+    ("no permission", "first"): 3,
+    ("input/output", "first"): 3,
+    ("input/output", "second"): 3,
+}
+"""How often each fault is tried in each night, at moments that are spread evenly over its writes."""
+FAULTS = [
+    (kind, night, (i + 0.5) / times) for (kind, night), times in TIMES.items() for i in range(times)
 ]
 """What happens, in which night, and when: as a share of all writes of that night."""
 
