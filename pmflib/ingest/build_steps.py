@@ -12,6 +12,7 @@ from typing import Any
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.hashing import HashArray
 from pmflib.ingest.assembly import assemble_bucket, assemble_samples
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
@@ -21,9 +22,13 @@ from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 
-# 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
-VERSION = 3
+# 4: spills name the place of identifiers, accounts count rows of erased samples
+VERSION = 4
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
+
+
+ERASURES = "erasures"
+"""Option of what was made of raw rows without those of erased samples: the digest of these."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class BuildJob:
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with the part of the schema
         that it needs. Empty otherwise.
+    erased
+        Samples with identifiers whose rows are passed over; None if there are none.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
     """
@@ -54,6 +61,7 @@ class BuildJob:
     n_folds: int
     n_buckets: int
     censuses: Mapping[str, Reference]
+    erased: ErasedSamples | None = None
     topic: str = ""
 
     @property
@@ -64,6 +72,7 @@ class BuildJob:
             "left_out": self.schema.left_out_digest,
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
+            **({} if self.erased is None else {ERASURES: self.erased.digest}),
         }
 
     @property
@@ -159,6 +168,7 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             n_buckets=job.n_buckets,
             folder=folder,
             on_rows=partial(report_count, job.topic),
+            erased=job.erased,
         )
 
     return store.build(

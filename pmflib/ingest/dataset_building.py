@@ -21,6 +21,7 @@ from pmflib.ingest.build_steps import (
     number_inputs,
     spill_file,
 )
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.layering import (
     Base,
@@ -103,7 +104,9 @@ def build_dataset(
         skipped=skipped,
     )
     n_folds, root = config.store.folds, str(store.root.resolve())
-    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
+    # rows without identifiers are nobody's
+    erased = None if config.source.sample is None else ErasedSamples.of_store(store)
+    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {}, erased)
     check_workers_see(client, root)
     digests = map_items(client, partial(attempt, build=find_digest), sources, root, rehash)
     files = [
