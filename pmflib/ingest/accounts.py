@@ -23,6 +23,8 @@ class Account:
         Rows that were encoded.
     rows_left_out
         Rows of variables that the schema leaves out on purpose: they are counted, and not kept.
+    rows_erased
+        Rows of samples that were erased from the store, and that raw files still hold: they are counted, and not kept.
     reasons
         Number of rows in quarantine, by reason.
     cells_made_missing
@@ -32,6 +34,7 @@ class Account:
     rows_in: int = 0
     rows_encoded: int = 0
     rows_left_out: int = 0
+    rows_erased: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     cells_made_missing: Counter[str] = field(default_factory=Counter)
 
@@ -41,12 +44,13 @@ class Account:
         Raises
         ------
         StoreError
-            If rows in are not rows encoded, left out and quarantined.
+            If rows in are not rows encoded, left out, erased and quarantined.
         """
         summary: dict[str, Any] = {
             "rows_in": self.rows_in,
             "rows_encoded": self.rows_encoded,
             "rows_left_out": self.rows_left_out,
+            "rows_erased": self.rows_erased,
             "rows_quarantined": self.reasons.total(),
             "reasons": {reason: self.reasons[reason] for reason in REASONS if self.reasons[reason]},
             "cells_made_missing": dict(sorted(self.cells_made_missing.items())),
@@ -78,7 +82,8 @@ def combine_accounts(
 
     Returns
     -------
-    rows_in, rows_encoded, rows_left_out, rows_outside, rows_quarantined, reasons, cells_made_missing, samples, observed
+    rows_in, rows_encoded, rows_left_out, rows_outside, rows_erased, rows_quarantined, reasons, cells_made_missing,
+    samples, observed
     and blocks of the dataset.
 
     Raises
@@ -104,6 +109,7 @@ def combine_accounts(
         "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
         "rows_left_out": sum(summary["rows_left_out"] for summary in both),
         "rows_outside": rows_outside,
+        "rows_erased": sum(summary["rows_erased"] for summary in both),
         "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
         "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
         "cells_made_missing": dict(sorted(cells.items())),
@@ -136,11 +142,12 @@ def carry_account(base: Mapping[str, Any], lost: Mapping[str, int]) -> dict[str,
 
 
 def _check(summary: Mapping[str, Any], where: str) -> None:
-    parts = ("rows_encoded", "rows_left_out", "rows_quarantined")
+    parts = ("rows_encoded", "rows_left_out", "rows_erased", "rows_quarantined")
     out = sum(summary[part] for part in parts) + summary.get("rows_outside", 0)
     if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
         raise StoreError(
             f"rows of {where} do not add up: {summary['rows_in']} entered, {summary['rows_encoded']} were encoded, "
-            f"{summary['rows_left_out']} left out, {summary['rows_quarantined']} put in quarantine; "
+            f"{summary['rows_left_out']} left out, {summary['rows_erased']} erased, "
+            f"{summary['rows_quarantined']} put in quarantine; "
             "do not use the result, and report this as a defect"
         )

@@ -229,7 +229,7 @@ def _read_rows(
     if layout == "long":
         values = whole["level"].to_numpy()
     else:
-        values = _unpack(whole["codes"], schema)
+        values = unpack_codes(whole["codes"], schema)
     return _Rows(
         whole["sample"].combine_chunks(),
         values,
@@ -240,7 +240,8 @@ def _read_rows(
     )
 
 
-def _unpack(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+    """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
     dtype = schema.code_dtype.newbyteorder("<")
     parts = [np.empty((0, schema.n_variables), dtype)]
     for chunk in column.chunks:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.hashing import HashArray
 from pmflib.ingest.assembly import assemble_bucket, assemble_samples
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
@@ -24,9 +25,13 @@ from pmflib.store.artefacts import Entry, Reference, Store, identify
 
 R = TypeVar("R")
 
-# 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
-VERSION = 3
+# 4: spills name the place of identifiers, accounts count rows of erased samples
+VERSION = 4
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
+
+
+ERASURES = "erasures"
+"""Option of what was made of raw rows without those of erased samples: the digest of these."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class BuildJob:
         that it needs. Empty otherwise.
     since
         Samples are made of rows with this time or a later one; minus infinity without a window.
+    erased
+        Samples with identifiers whose rows are passed over; None if there are none.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
     recalls
@@ -62,6 +69,7 @@ class BuildJob:
     n_buckets: int
     censuses: Mapping[str, Reference]
     since: float = -math.inf
+    erased: ErasedSamples | None = None
     topic: str = ""
     recalls: bool = False
 
@@ -73,6 +81,7 @@ class BuildJob:
             "left_out": self.schema.left_out_digest,
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
+            **({} if self.erased is None else {ERASURES: self.erased.digest}),
         }
 
     @property
@@ -202,6 +211,7 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             n_buckets=job.n_buckets,
             folder=folder,
             on_rows=partial(report_count, job.topic),
+            erased=job.erased,
         )
 
     return job.build(

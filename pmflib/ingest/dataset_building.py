@@ -22,6 +22,7 @@ from pmflib.ingest.build_steps import (
     recall,
     spill_file,
 )
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.fingerprints import find_digest, recall_digest
 from pmflib.ingest.layering import (
     Base,
@@ -106,12 +107,15 @@ def build_dataset(
         skipped=skipped,
     )
     n_folds, root = config.store.folds, str(store.root.resolve())
-    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
-    check_workers_see(client, root)
-    known: list[str | PmfError | None] = recall_items(
-        partial(attempt, build=recall_digest), sources, root, rehash
+    # rows without identifiers are nobody's
+    erased = None if config.source.sample is None else ErasedSamples.of_store(store)
+    job = BuildJob(
+        root, schema, config.source, config.schema_, n_folds, 0, censuses or {}, erased=erased
     )
+    check_workers_see(client, root)
+    recall: Callable[..., str | PmfError | None] = partial(attempt, build=recall_digest)
     find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
+    known = recall_items(recall, sources, root, rehash)
     digests = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (

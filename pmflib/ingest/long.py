@@ -15,7 +15,7 @@ import pyarrow as pa
 from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError
-from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_rows
@@ -42,6 +42,7 @@ def spill_long(
     n_buckets: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
+    erased: ErasedSamples | None = None,
 ) -> dict[str, Any]:
     """Encode one file of answers, and deal them to buckets by their sample's hash.
 
@@ -61,11 +62,13 @@ def spill_long(
         Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
+    erased
+        Samples whose rows are passed over.
 
     Returns
     -------
-    name of the file, rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing, and the
-    oldest and newest time of its rows and their format, None where there are none. The rows encoded here enter
+    name of the file, rows_in, rows_encoded, rows_left_out, rows_erased, rows_quarantined, reasons, cells_made_missing,
+    and the oldest and newest time of its rows and their format, None where there are none. The rows encoded here enter
     `assemble_bucket`: see `combine_accounts`.
 
     Raises
@@ -76,14 +79,14 @@ def spill_long(
         If the source is not laid out long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    encoder = _LongEncoder(schema, source_config, policy)
+    encoder = _LongEncoder(schema, source_config, policy, erased)
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:
         fields.append(("time", pa.float64()))
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
-        spill.metadata |= {"layout": "long", "schema": schema.digest}
+        spill.metadata |= {"layout": "long", "schema": schema.digest, "identifier": "0"}
         for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows):
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
@@ -95,7 +98,13 @@ def spill_long(
 class _LongEncoder:
     """Encodes the batches of one file."""
 
-    def __init__(self, schema: Schema, config: SourceConfig, policy: SchemaConfig) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        config: SourceConfig,
+        policy: SchemaConfig,
+        erased: ErasedSamples | None,
+    ) -> None:
         if config.layout != "long" or not (config.sample and config.variable and config.value):
             raise ConfigError(
                 f"source.layout is {config.layout!r}; spill_long needs 'long' with sample, variable and value"
@@ -104,6 +113,7 @@ class _LongEncoder:
         names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
+        self._erased, self._delimiter = erased, config.delimiter
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
@@ -121,8 +131,11 @@ class _LongEncoder:
             batch = raw.batch.filter(pa.array(~left_out))
             raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
             places = places[~left_out]
+        raw, identifiers, n_erased = pass_over(raw, sample, self._erased, self._delimiter)
+        if n_erased:
+            screen.pass_over(n_erased)
+            places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts = Verdicts(raw.batch.num_rows)
-        identifiers = read_identifiers(raw.batch.column(sample))
         verdicts.mark(identifiers.undecodable, "not_utf8", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
         verdicts.mark(places == UNDECODABLE, "not_utf8", variable)

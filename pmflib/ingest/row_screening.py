@@ -102,6 +102,11 @@ class Screen:
         self.account.rows_in += n_rows
         self.account.rows_left_out += n_rows
 
+    def pass_over(self, n_rows: int) -> None:
+        """Count rows of samples that were erased."""
+        self.account.rows_in += n_rows
+        self.account.rows_erased += n_rows
+
     def sift(
         self, raw: RawRows, verdicts: Verdicts, variable_of: Callable[[int, int], Variable]
     ) -> IntArray:

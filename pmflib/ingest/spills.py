@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -207,6 +207,15 @@ class Spill:
             )
         return self._read_rows(self._pages["bucket"] == bucket)
 
+    def read_pages(self) -> Iterator[pa.RecordBatch]:
+        """Read all rows, page by page; those of a sample are in the order of the file."""
+        try:
+            with (self._folder / ROWS_FILE).open("rb") as file:
+                for page in self._pages:
+                    yield self._read_page(file, page)
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+
     def read_samples(self, keys: HashArray) -> pa.Table:
         """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
 
@@ -256,6 +265,16 @@ class Spill:
             if zlib.crc32(part) != page["keys_checksum"]:
                 raise self._refuse("keys of a page fail their checksum")
         return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
+
+    @property
+    def n_buckets(self) -> int:
+        """Buckets that rows are dealt to."""
+        return self._n_buckets
+
+    @property
+    def fields(self) -> pa.Schema:
+        """Schema of the rows."""
+        return self._fields
 
     def _read_rows(self, wanted: BoolArray) -> pa.Table:
         """Rows of some pages that are not too old."""

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +287,23 @@ class Store:
             self._record(entry)
         shutil.rmtree(work, ignore_errors=True)
         return entry
+
+    def enter_again(self, entry: Entry) -> Entry:
+        """Enter an artefact that is in the store under the identity that other inputs or options give its content.
+
+        Parameters
+        ----------
+        entry
+            The entry, with the new inputs and options; its identity is replaced.
+        """
+        old = entry.reference
+        reference = Reference(old.kind, entry.identify(), old.digest)
+        if (found := self.find(reference.identity)) is not None:
+            return found
+        entered = replace(entry, reference=reference)
+        with refuse_unwritable(self.root), hold_lease(self, f"entry of {old.kind}"):
+            self._record(entered)
+        return entered
 
     def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
         """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""

@@ -162,7 +162,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
         for name, folders in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
             for folder in folders:
-                _drop_folder(store, folder, amount)
+                drop_folder(store, folder, amount)
         store.drop_leftovers()
         _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
     return found
@@ -199,7 +199,7 @@ def _drop_entries(
         in_use[entry.reference.path] -= 1
         if entry.reference.path and not in_use[entry.reference.path]:
             folder = Amount()
-            _drop_folder(store, store.root / entry.reference.path, folder)
+            drop_folder(store, store.root / entry.reference.path, folder)
             amount.bytes += folder.bytes
 
 
@@ -220,8 +220,8 @@ def _take_entry(store: Store, identity: str, touched: int) -> int | None:
     return state.st_size
 
 
-def _drop_folder(store: Store, folder: Path, amount: Amount) -> None:
-    """Delete a folder: under another name first, so that it is never there in part."""
+def drop_folder(store: Store, folder: Path, amount: Amount) -> None:
+    """Delete a folder, and count it: under another name first, so that it is never there in part."""
     draft = store.root / "tmp" / mark_draft("collected")
     try:
         os.rename(folder, draft)
