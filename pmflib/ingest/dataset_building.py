@@ -113,9 +113,8 @@ def build_dataset(
         root, schema, config.source, config.schema_, n_folds, 0, censuses or {}, erased=erased
     )
     check_workers_see(client, root)
-    recall: Callable[..., str | PmfError | None] = partial(attempt, build=recall_digest)
+    known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)
     find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
-    known = recall_items(recall, sources, root, rehash)
     digests = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (
