@@ -11,6 +11,7 @@ from typing import Any
 
 from pmflib.ingest.sources import Source, describe_file, digest_source
 from pmflib.store.artefacts import replace_file
+from pmflib.store.private_files import make_folder
 
 FINGERPRINTS = "fingerprints"
 """Folder of a store: a JSON file for each place that a raw file was read from, named by the digest of its URL."""
@@ -48,7 +49,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     # a change while the bytes were read, or just before, would not show in the marks
     quiet = "mtime" not in marks or marks["mtime"] < started - MARGIN
     if marks and quiet and _take_marks(describe_file(source)) == marks:
-        memory.parent.mkdir(exist_ok=True)
+        make_folder(memory.parent)
         replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
     return digest
 

@@ -93,8 +93,8 @@ def test_etl__every_stage_is_recorded(ran):
     stages = {"ingest", "count", "quality", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} == stages
     assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
-    kinds = ("dataset", "counts", "quality", "start", "model", "scores")
-    assert set(artifacts) == {f"pmf-{kind}" for kind in kinds}
+    kinds = ("run", "dataset", "counts", "quality", "start", "model", "scores")
+    assert set(artifacts) == {f"pmf-pipeline-{kind}" for kind in kinds}
     assert len(set(artifacts.values())) == 1
 
 
