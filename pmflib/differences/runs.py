@@ -23,7 +23,7 @@ from pmflib.differences.facts import (
     compare_schemas,
     compare_values,
 )
-from pmflib.differences.models import StateChange, compare_models
+from pmflib.differences.model_differences import StateChange, compare_models
 from pmflib.errors import StoreError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema

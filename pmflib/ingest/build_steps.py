@@ -175,8 +175,9 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             job.source,
             job.policy,
             n_folds=job.n_folds,
-            # folds of equal rows of different files are unrelated
-            seed=int(raw.digest[:16], 16),
+            # folds of equal rows of different files are unrelated, and those of a file that has grown are as they were:
+            # no model may be judged by rows that another was fitted to
+            seed=int.from_bytes(hashlib.sha256(source.name.encode()).digest()[:8]),
             folder=folder,
             on_rows=partial(report_count, job.topic),
         )

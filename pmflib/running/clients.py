@@ -114,7 +114,7 @@ class _RunWorkers:
     stack
         Context of the run: workers end with it.
     address
-        Of the scheduler; empty before they have started.
+        Address of the scheduler; empty before they have started.
     """
 
     cluster: ClusterConfig
