@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +120,7 @@ def rewrite_partition(
         if here.size:
             place = here + reference.start
             folds = np.full(here.size, reference.fold, np.int64)
-            writer.append(
-                block.take(here), folds, rows[place], samples[place], tallies[place, :2]
-            )
+            writer.append(block.take(here), folds, rows[place], samples[place], tallies[place, :2])
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
     # the rejected rows of a partition are duplicates: each is of a sample that it holds
     mine = np.isin(hashes, hash_identifiers(pa.array(names, pa.binary())))

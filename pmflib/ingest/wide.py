@@ -39,7 +39,6 @@ def encode_wide(
     seed: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
-    erased: ErasedSamples | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples without identifiers.
 
@@ -105,6 +104,7 @@ def spill_wide(
     n_buckets: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
+    erased: ErasedSamples | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples with identifiers, and deal them to buckets by their hash.
 

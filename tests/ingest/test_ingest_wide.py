@@ -176,7 +176,7 @@ def test_encode_wide__unknown_level_stops(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (b"no", "row 2: 'no' has too few or too many fields"),
+        (b"no", "row 2: it has too few or too many fields"),
         (b"\xff,1", r"row 2, column 'a': '\\\\xff' is not UTF-8"),
     ],
 )
