@@ -18,6 +18,7 @@ import typer
 
 from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
+from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
@@ -60,6 +61,7 @@ for verb in (
     log,
     verify,
     gc,
+    erase,
     quarantine,
     crowd,
 ):

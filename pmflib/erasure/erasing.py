@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pmflib.erasure.certificates import certify
 from pmflib.erasure.datasets import Rewriter
-from pmflib.erasure.holdings import Holdings, find_holdings
+from pmflib.erasure.holdings import find_holdings
 from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
 from pmflib.store.collection import Amount, drop_folder
-from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import (
     PURPOSE,
     Erasure,
@@ -41,9 +41,6 @@ from pmflib.store.run_records import (
     list_records,
     now,
 )
-
-COUNTED = ("dataset", "counts")
-"""Stages of a run that are made again."""
 
 
 def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
@@ -145,12 +142,13 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     found = find_holdings(store, erased)
     rewriter = Rewriter(store, erased, found)
     replaced = _rewrite(store, rewriter)
+    act.found = sorted({*act.found, *(found.list_samples() & {*act.samples})})
     known = {each.old.identity for each in act.replaced}
     act.replaced += [each for each in replaced if each.old.identity not in known]
     # the history is forwarded from here on; only then is anything deleted
     write_erasures(store, erasures)
     _delete(store, found.entries, act)
-    certificate = certify(store, erasures, act, found)
+    certificate = certify(store, erasures, act)
     for name in list_histories(store):
         _record(store, name, act, certificate)
     act.ended = now()
@@ -180,9 +178,6 @@ def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
             new[identity] = rewriter.rewrite_predictions(entry, dataset_now)
     new |= {i: entry for i, entry in rewriter.parts.items() if i in found.held}
     gone = {*found.held, *found.datasets, *found.counts}
-    # other entries of the same content would go without it
-    paths = {found.entries[identity].reference.path for identity in gone}
-    gone |= {i for i, entry in found.entries.items() if entry.reference.path in paths - {""}}
     out = []
     for identity in sorted({*gone, *new}):
         old = found.entries[identity].reference
@@ -211,88 +206,10 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
     with refuse_unwritable(store.root):
         for identity in [*order, *sorted(doomed.keys() - {*order})]:
             (store.root / "manifest" / f"{identity}.json").unlink(missing_ok=True)
-        for identity in sorted(doomed):
-            drop_folder(store, store.root / doomed[identity].path, Amount())
-
-
-def certify(
-    store: Store, erasures: ErasureList, act: Erasure, found: Holdings | None = None
-) -> dict[str, Any]:
-    """Facts of an erasure: what was touched, and what remains.
-
-    Parameters
-    ----------
-    store
-        The store.
-    erasures, act
-        All erasures, and the one to certify.
-    found
-        What the store held before it.
-
-    Returns
-    -------
-    Plain JSON types, without identifiers.
-    """
-    kinds: dict[str, dict[str, int]] = {}
-    for each in act.replaced:
-        row = kinds.setdefault(each.old.kind, {"rows": 0, "rewritten": 0, "deleted": 0, "kept": 0})
-        row["rows"] += each.rows
-        row["deleted"] += each.deleted
-        row["rewritten"] += each.new is not None and each.new.digest != each.old.digest
-        row["kept"] += not each.deleted
-    held = frozenset() if found is None else found.list_samples()
-    return {
-        "erasure": act.number,
-        "started": act.started,
-        "samples": act.samples,
-        "samples_found": len(held & {*act.samples}),
-        "artefacts": kinds,
-        "replaced": [
-            {
-                "kind": each.old.kind,
-                "old": each.old.digest,
-                "new": None if each.new is None else each.new.digest,
-                "rows": each.rows,
-                "deleted": each.deleted,
-            }
-            for each in act.replaced
-        ],
-        "models_fitted_before": list_models_before(store),
-        "raw_files": list_raw_files(store),
-        "erased_in_all": len(erasures.samples),
-    }
-
-
-def list_models_before(store: Store) -> list[dict[str, Any]]:
-    """Models that were fitted to data which an erasure has replaced, with the runs that made them."""
-    out: dict[str, dict[str, Any]] = {}
-    for name in list_histories(store):
-        live = find_live(store, name)
-        for record in list_records(store, name):
-            model = record.stages.get("model")
-            entry = None if model is None else store.find(model.identity)
-            if model is None or entry is None or record.action != "run":
-                continue
-            if store.find(entry.inputs["dataset"].identity) is None:
-                row = {"pipeline": name, "model": model.digest, "live": model == live, "runs": []}
-                out.setdefault(model.digest, row)["runs"].append(record.number)
-    return list(out.values())
-
-
-def list_raw_files(store: Store) -> list[dict[str, Any]]:
-    """Raw files of the last runs that still hold rows of erased samples, as far as they have been read."""
-    out: dict[tuple[str, str], dict[str, Any]] = {}
-    for name in list_histories(store):
-        run = find_last_run(store, name)
-        if run is None or store.find(run.stages["dataset"].identity) is None:
-            continue
-        for file in list_file_steps(store, run.stages["dataset"]):
-            entry = store.find(file.step.identity)
-            rows = 0 if entry is None else entry.summary.get("rows_erased", 0)
-            if rows:
-                key = file.name, file.source.digest
-                out[key] = {"name": file.name, "digest": file.source.digest, "rows": rows}
-    return list(out.values())
+        # counts may be the same without samples that had no answers
+        used = {entry.reference.path for entry in store.entries()}
+        for place in sorted({each.path for each in doomed.values()} - used):
+            drop_folder(store, store.root / place, Amount())
 
 
 def _record(store: Store, name: str, act: Erasure, certificate: Mapping[str, Any]) -> None:

@@ -153,7 +153,7 @@ def _assemble(
         return write(rows, places, schema, source_config)
 
     if lost.size and policy.on_duplicate == "error":
-        raise _duplicate_error(rows, lost, keys, describe)
+        raise _duplicate_error(rows, lost, keys)
     lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
     folder.mkdir(parents=True, exist_ok=True)
     with QuarantineWriter(folder / QUARANTINE) as quarantine:
@@ -350,10 +350,8 @@ def _describe_rows(
     return texts
 
 
-def _duplicate_error(
-    rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
-) -> SchemaError:
-    """Name the first duplicate in the order of the files, and a row it collides with."""
+def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> SchemaError:
+    """Say where the first duplicate is, in the order of the files, and a row it collides with; not whose they are."""
     place = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
     twins = np.ones(rows.numbers.size, np.bool_)
     for key in keys:
@@ -370,6 +368,6 @@ def _duplicate_error(
         "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
     )
     return SchemaError(
-        f"{first} and {second} {what}: {describe(np.array([place]))[0]!r} "
+        f"{first} and {second} {what} "
         f"({lost.size} such rows in this bucket). Remove one, or set schema.on_duplicate to 'last' or 'first'"
     )

@@ -94,6 +94,7 @@ class Screen:
         self.account = Account()
         self._source = source
         self._delimiter = config.delimiter
+        self._sample = config.sample
         self._policy = policy
         self._quarantine = quarantine
 
@@ -166,7 +167,9 @@ class Screen:
         where = f"{self._source.name}, row {broken.number}"
         if broken.column is not None:
             where += f", column {broken.column!r}"
-        shown = repr(broken.value[:200])
+        # errors are kept in the history, where nobody's identifier belongs
+        is_named = broken.column is not None and broken.column != self._sample
+        shown = repr(broken.value[:200]) if is_named else "it"
         if broken.variable is not None:
             if self._policy.on_unknown_level == "error":
                 levels = broken.variable.levels

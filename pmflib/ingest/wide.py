@@ -55,7 +55,7 @@ def encode_wide(
     n_folds
         Folds that rows are dealt to, by a hash of row number and seed.
     seed
-        Made from the file's digest, so that rows of different files are dealt differently.
+        Made from the file's name, so that rows of different files are dealt differently.
     folder
         Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows

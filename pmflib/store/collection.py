@@ -16,6 +16,7 @@ from pmflib.store.artefacts import (
     Store,
     refuse_unwritable,
 )
+from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases, mark_draft
 from pmflib.store.retention import (
@@ -155,7 +156,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
             _count_folders(folders, found.leftovers.setdefault(name, Amount()))
         return found
     # the lease keeps others from what is on its way out, and perhaps back
-    with refuse_unwritable(store.root), hold_lease(store, "gc"):
+    with keep_erasures_out(store), refuse_unwritable(store.root), hold_lease(store, "gc"):
         if dropped:
             _record(store, keep_runs, runs)
         _drop_entries(store, held, dropped, kept, found.artefacts)

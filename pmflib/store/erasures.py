@@ -62,8 +62,8 @@ class Erasure:
         Its number, from 1.
     started, ended
         Times in UTC, ISO 8601; the second is empty until it is done.
-    samples
-        Salted digests of the identifiers that it was asked to erase.
+    samples, found
+        Salted digests of the identifiers that it was asked to erase, and of those that the store held.
     replaced
         What it has replaced and deleted, and is yet to delete.
     """
@@ -72,6 +72,7 @@ class Erasure:
     started: str
     ended: str = ""
     samples: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
     replaced: list[Replacement] = field(default_factory=list)
 
 
@@ -151,6 +152,7 @@ def read_erasures(store: Store) -> ErasureList | None:
                 str(each["started"]),
                 str(each["ended"]),
                 [str(digest) for digest in each["samples"]],
+                [str(digest) for digest in each["found"]],
                 [Replacement.from_json(replaced) for replaced in each["replaced"]],
             )
             for each in content["erasures"]
