@@ -341,17 +341,24 @@ class Store:
         close_tree(tmp, self.root.stat().st_mode)
         for path in (tmp, *tmp.rglob("*")):
             sync_file(path)
-        try:
-            os.rename(tmp, target)
-        except OSError:
-            if not target.is_dir():
-                raise
-            # another run published the same content first: names are digests, so this is the same, unless damaged since
-            if not _is_whole(target):
+        while True:
+            try:
+                os.rename(tmp, target)
+                break
+            except OSError:
+                if not target.is_dir():
+                    raise
+            # another run published the same content first: names are digests, so this is the same, unless damaged
+            # since. Who clears up sees that it is used again, or has taken it away just now
+            with suppress(FileNotFoundError):
+                os.utime(target)
+                if _is_whole(target):
+                    break
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
                 shutil.rmtree(damaged, ignore_errors=True)
+                break
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
