@@ -106,11 +106,10 @@ def build_dataset(
     n_folds, root = config.store.folds, str(store.root.resolve())
     job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
     check_workers_see(client, root)
-    known: list[str | PmfError | None] = recall_items(
-        partial(attempt, build=recall_digest), sources, root, rehash
-    )
+    look_up: Callable[..., str | PmfError | None] = partial(attempt, build=recall_digest)
+    known: Sequence[str | PmfError | None] = recall_items(look_up, sources, root, rehash)
     find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
-    digests = map_items(client, find, sources, root, rehash, known=known)
+    digests: list[str | PmfError] = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (
             replace(source, digest=digest),
