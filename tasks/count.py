@@ -9,7 +9,7 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.counting.counts_writers import CountsWriter
-from pmflib.counting.increments import Increment, plan_increment
+from pmflib.counting.increments import Increment, find_counts, plan_increment
 from pmflib.counting.memory import plan_counting
 from pmflib.counting.stored_changes import count_stored_changes, needs_workers
 from pmflib.counting.stored_pairs import count_stored_pairs
@@ -18,7 +18,7 @@ from pmflib.running.clients import Client, count_threads, find_memory_limit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+from tasks.stage import build_artefact, load_schema, open_store, open_workers, publish_entry, stage
 from tasks.stage_progress import report
 
 VERSION = 3
@@ -56,10 +56,9 @@ def count(
     """
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
+    if base and (known := find_counts(store, dataset, base, options, VERSION)) is not None:
+        return publish_entry(lambda: known).reference
     increment = plan_increment(store, dataset, base, options, VERSION) if base else None
-    if base and increment and base[0].digest == dataset.digest:
-        return increment.counts
-
     entry = build_artefact(
         store,
         "counts",

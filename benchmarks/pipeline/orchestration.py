@@ -37,6 +37,20 @@ model = refine.fn(config, dataset, counts, fit.fn(config, counts))
 evaluate.fn(config, dataset, counts, model)
 """
 
+NIGHT = """
+import resource, sys
+sys.argv = ["pmf", "run", sys.argv[1], "--json"]
+from flows.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime, file=sys.stderr)
+"""
+NIGHTS = 5
+"""Nights that are measured: the median of their times is shown."""
+
 
 def main() -> None:
     """Time all ways in turn, and print the medians."""
@@ -59,7 +73,15 @@ def main() -> None:
             note("plain functions, no Prefect", python, "-c", PLAIN, plain)
             note("embedded server, fresh history", pmf, embedded)
             note("embedded server, everything done already", pmf, embedded)
+        quiet = make(root / "quiet")
+        for _ in range(2):
+            pmf(quiet)
+        nights = {"embedded": [measure_night(quiet) for _ in range(NIGHTS)]}
         with server(root / "server") as url:
+            quiet = make(root / "quiet served")
+            for _ in range(2):
+                pmf(quiet, PREFECT_API_URL=url)
+            nights["running"] = [measure_night(quiet, PREFECT_API_URL=url) for _ in range(NIGHTS)]
             for repeat in range(options.repeats):
                 config = make(root / f"served{repeat}")
                 note("running server", pmf, config, PREFECT_API_URL=url)
@@ -70,9 +92,30 @@ def main() -> None:
                     PREFECT_API_URL=url,
                 )
     for name, seconds in times.items():
-        print(
-            f"{statistics.median(seconds):6.2f} s  {name}  ({min(seconds):.2f} to {max(seconds):.2f})"
-        )
+        show(name, seconds)
+    for name, seconds in nights.items():
+        show(f"{name} server, a night with nothing new: processor time of the client", seconds)
+
+
+def show(name: str, seconds: list[float]) -> None:
+    """Print the median of some times, and their range."""
+    least, most = min(seconds), max(seconds)
+    print(f"{statistics.median(seconds):6.2f} s  {name}  ({least:.2f} to {most:.2f})")
+
+
+def measure_night(config: str, **environment: str) -> float:
+    """Processor time of a run that finds everything done, user and system, seconds: without that of its server."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", NIGHT, config],
+        env=os.environ | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = process.communicate()[1]
+    if process.returncode:
+        raise RuntimeError(said)
+    return float(said.splitlines()[-1])
 
 
 def make(folder: Path) -> str:

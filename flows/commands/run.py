@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.console import AsJson, ConfigPath, SafeConsole, orchestrated, out, print_json, show_facts
+from flows.quick_imports import import_quickly
 from flows.server.embedded import prefect_api
 from pmflib.config import load_config
 from pmflib.errors import ConfigError
@@ -30,7 +31,8 @@ def run(
     """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
     checked = load_config(config)
     with orchestrated(checked, as_json):
-        from flows.etl import etl
+        with import_quickly():
+            from flows.etl import etl
 
         facts = etl(str(config), accept_quality=accept_quality, rehash=rehash)
     show_facts(facts, as_json)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.dataset_changes import DatasetChange, compare_blocks
 
@@ -30,6 +30,41 @@ class Increment:
     counts: Reference
     tables: StoredTables
     change: DatasetChange
+
+
+def find_counts(
+    store: Store,
+    dataset: Reference,
+    base: tuple[Reference, Reference],
+    options: Mapping[str, Any],
+    version: int,
+) -> Entry | None:
+    """Find the counts of a dataset that has not changed, without opening them; arguments as for `plan_increment`.
+
+    Returns
+    -------
+    Entry of the counts of the base, where the base is the dataset and they are all in the store; None otherwise.
+    """
+    entry = _find_base(store, base, options, version)
+    if entry is None or base[0].digest != dataset.digest:
+        return None
+    # differences refer to the counts that they are to be added to
+    below: Entry | None = entry
+    while below is not None and "base" in below.inputs:
+        below = store.find(below.inputs["base"].identity)
+    return None if below is None else entry
+
+
+def _find_base(
+    store: Store, base: tuple[Reference, Reference], options: Mapping[str, Any], version: int
+) -> Entry | None:
+    """Entry of the counts to start from; None if they were made otherwise, or are of another dataset."""
+    earlier, counts = base
+    entry = store.find(counts.identity)
+    if entry is None or (entry.options, entry.version) != (options, version):
+        return None
+    same = entry.reference == counts and entry.inputs["dataset"].digest == earlier.digest
+    return entry if same else None
 
 
 def plan_increment(
@@ -63,10 +98,7 @@ def plan_increment(
         If the dataset is not in the store, or the counts are damaged.
     """
     earlier, counts = base
-    entry = store.find(counts.identity)
-    if entry is None or (entry.options, entry.version) != (options, version):
-        return None
-    if entry.reference != counts or entry.inputs["dataset"].digest != earlier.digest:
+    if _find_base(store, base, options, version) is None:
         return None
     tables = StoredTables(store.locate(counts) / PAIRS)
     if tables.list_missing():

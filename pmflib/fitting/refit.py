@@ -162,13 +162,15 @@ def plan_refit(
         if str(each["guard"]).endswith("drift") and not each["passed"]
     )
     last_fresh = next(fresh, None)
+    # where nothing is new the model is not fitted, and what it could not start from is not asked: that opens it
+    is_same = made is not None and all(made.stages.get(name) == inputs[name] for name in inputs)
     return choose_refit(
         config.model.refresh_after,
         now,
         options,
         made,
         last_fresh,
-        obstacle="" if made is None else _find_obstacle(store, config, schema, made),
+        obstacle="" if made is None or is_same else _find_obstacle(store, config, schema, made),
         drift=next(drifts, ""),
         growth=_measure_growth(store, last_fresh, inputs),
         erased=last_fresh is not None and _has_erased(records, last_fresh),

@@ -115,7 +115,7 @@ def build_dataset(
     check_workers_see(client, root)
     known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)
     find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
-    digests = map_items(client, find, sources, root, rehash, known=known)
+    digests: list[str | PmfError] = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (
             replace(source, digest=digest),

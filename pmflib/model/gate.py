@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy.special import ndtr, stdtrit
-
 from pmflib.config import GateConfig
 from pmflib.model.stored_comparison import PairedGain
 
@@ -203,6 +201,9 @@ def _describe(judged: JudgedGain) -> str:
 
 def _find_margin(found: PairedGain, standard_errors: float, factor: float) -> float:
     """Part of the gain that may be chance, were there so many times the samples; nats per cell."""
+    # a fifth of a second to import, which a night with nothing new can do without
+    from scipy.special import ndtr, stdtrit
+
     n_samples = found.samples * factor
     if n_samples < 2:
         return math.inf

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -30,6 +31,7 @@ def describe_parent(run_id: str, namespace: str, name: str) -> Facet:
     return _make("ParentRunFacet", "1-1-0", run=run, job=job, root={"run": run, "job": job})
 
 
+@cache
 def describe_engine() -> Facet:
     """Facet of what runs the stages."""
     return _make(

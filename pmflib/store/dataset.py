@@ -380,7 +380,9 @@ def _list_blocks(
 
 def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
     try:
-        return pq.read_table(pa.BufferReader(read_checked(store.locate(dataset) / name)))
+        content = pa.BufferReader(read_checked(store.locate(dataset) / name))
+        # `read_table` would import pyarrow.dataset, and with it pandas
+        return pq.ParquetFile(content).read()
     except StoreError:
         raise
     except (OSError, pa.ArrowException) as error:

@@ -1,7 +1,12 @@
 """Flow runs as Prefect has them: states, names, logs and artifacts, under one embedded server."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from prefect import get_client
@@ -20,6 +25,7 @@ from flows.score import score_flow
 from pmflib.errors import ConfigError, QualityError
 from tests.pipelines import as_wide, draw_codes, make_schema
 
+ROOT = Path(__file__).parents[2]
 FLOWS = [etl, ingest_flow, marginals_flow, fit_flow, score_flow, crowd_flow]
 
 
@@ -30,6 +36,8 @@ def home(tmp_path_factory):
     schema = make_schema(3, 2, 4)
     schema.save(home / "schema.json")
     (home / "a.csv").write_text(as_wide(draw_codes(400, schema.cardinalities)) + "7,0,0\n1,1\n")
+    # a file that was written just now may change within the resolution of its times
+    os.utime(home / "a.csv", (1e9, 1e9))
     (home / "nightly.toml").write_text(
         'name = "Nightly 2"\n[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
         "[em]\nmax_passes = 3\n[cluster]\nworkers = 1\n"
@@ -48,6 +56,10 @@ def api(home):
         patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         with prefect_api(home / "prefect") as url:
             yield url
+
+
+def refuse(*arguments):
+    raise AssertionError("nothing is new")
 
 
 def read_runs(since):
@@ -74,6 +86,37 @@ def ran(home, api):
     return facts, run, lines, artifacts
 
 
+QUIET_NIGHT = """
+import sys
+sys.argv = ["pmf", "run", sys.argv[1], "--json"]
+from flows.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = {"numba", "scipy", "zarr", "distributed", "dask", "pandas", "openlineage"}
+print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
+"""
+
+
+def test_quiet_night__starts_no_worker_and_reads_no_source(ran, home, monkeypatch):
+    monkeypatch.setattr("pmflib.running.clients.start_workers", refuse)
+    monkeypatch.setattr("pmflib.ingest.fingerprints.digest_source", refuse)
+    monkeypatch.setattr("pmflib.ingest.sources.open_source", refuse)
+    facts = etl(str(home / "nightly.toml"))
+    assert facts["outcome"] == "unchanged"
+    assert facts["rows"] == ran[0]["rows"]
+
+
+def test_quiet_night__imports_nothing_heavy(ran, home, api):
+    command = [sys.executable, "-c", QUIET_NIGHT, str(home / "nightly.toml")]
+    environment = os.environ | {"PREFECT_API_URL": api}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "unchanged"
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
 def test_flow__a_bad_configuration_is_a_failed_run_with_a_name(home, api, flow):
     since = datetime.now(UTC)
@@ -93,10 +136,10 @@ def test_flow__a_configuration_that_is_not_there(home, api):
 
 
 def test_flow__held_back_has_a_state_of_its_own(home, api, monkeypatch):
-    def refuse(*arguments):
+    def hold_back(*arguments):
         raise QualityError("v1 has moved by 0.4; the limit is 0.25")
 
-    monkeypatch.setattr(flows_etl, "run_to_model", refuse)
+    monkeypatch.setattr(flows_etl, "run_to_model", hold_back)
     since = datetime.now(UTC)
     with pytest.raises(QualityError, match="v1 has moved"):
         etl(str(home / "nightly.toml"))
@@ -130,8 +173,6 @@ def test_artifacts__name_the_pipeline_and_the_run(ran):
 
 
 def test_events__have_the_id_of_the_flow_run(ran, home):
-    import json
-
     _, run, _, _ = ran
     lines = (home / "store" / "lineage" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]

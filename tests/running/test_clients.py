@@ -8,6 +8,7 @@ from distributed import Client, LocalCluster
 from pmflib.config import ClusterConfig
 from pmflib.errors import ConfigError
 from pmflib.running.clients import (
+    LateClient,
     check_workers_see,
     count_threads,
     find_memory_limit,
@@ -131,3 +132,25 @@ def _touch_blocks():
         for _ in range(100):
             np.ones(2 << 20, np.int8)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_late_client__connects_when_it_is_used(thread_client, tmp_path):
+    connected = []
+
+    def connect():
+        connected.append(1)
+        return thread_client
+
+    late = LateClient(connect)
+    check_workers_see(late, str(tmp_path))
+    assert connected == []
+    assert late.submit(sum, [1, 2]).result() == 3
+    assert count_threads(late) == 2
+    assert connected == [1]
+
+
+def test_late_client__workers_that_do_not_see_a_folder(thread_client, tmp_path):
+    late = LateClient(lambda: thread_client)
+    check_workers_see(late, str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="is not seen by workers"):
+        late.submit(sum, [1, 2])

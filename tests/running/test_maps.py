@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from pmflib.errors import ConfigError
-from pmflib.running.clients import count_threads
-from pmflib.running.maps import BUNDLES, keep_loaded, map_items, run_blocks, start_blocks
+from pmflib.running.clients import LateClient, count_threads
+from pmflib.running.maps import (
+    BUNDLES,
+    keep_loaded,
+    map_items,
+    recall_items,
+    run_blocks,
+    start_blocks,
+)
 
 
 @pytest.fixture(params=["alone", "threads"])
@@ -123,3 +130,21 @@ def test_map_items__keeps_the_order_of_the_items(client):
     assert results == [100, 101, 102]
     assert done == [1, 2, 3]
     assert map_items(client, give_back, []) == []
+
+
+def test_map_items__what_is_known_is_not_asked_again(client):
+    known = recall_items(lambda item: item if item % 2 else None, range(6))
+    done = []
+    asked = map_items(client, negate, range(6), known=known, on_result=done.append)
+    assert known == [None, 1, None, 3, None, 5]
+    assert asked == [0, 1, -2, 3, -4, 5]
+    assert done == [4, 5, 6]
+
+
+def test_map_items__does_not_use_the_client_where_all_is_known():
+    unusable = LateClient(lambda: pytest.fail("there is nothing to do"))
+    assert map_items(unusable, negate, [1, 2], known=[3, 4]) == [3, 4]
+
+
+def negate(item):
+    return -item
