@@ -109,6 +109,7 @@ def test_encode_wide__round_trip(tmp_path):
         "rows_in": 3,
         "rows_encoded": 3,
         "rows_left_out": 0,
+        "rows_erased": 0,
         "rows_quarantined": 0,
         "reasons": {},
         "cells_made_missing": {},
