@@ -33,7 +33,13 @@ def erase(
     from pmflib.erasure import erasing
     from tasks.stage import open_store
 
-    store = open_store(load_config(config))
+    checked = load_config(config)
+    if checked.source.sample is None:
+        raise ConfigError(
+            "source.sample is not set: the samples of this pipeline have no identifiers to erase them by; take their "
+            "rows out of the raw files, and delete the store"
+        )
+    store = open_store(checked)
     samples = [*(sample or []), *(_read_lines(file) if file else [])]
     if forget:
         n_known = erasing.forget(store, samples)

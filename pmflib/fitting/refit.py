@@ -81,7 +81,7 @@ def choose_refit(
     growth
         Observed cells of this run's dataset, as a multiple of those of the last fit from scratch.
     erased
-        Whether samples have been erased since the last fit from scratch: no model that has seen them is built upon.
+        Whether samples have been erased since the live model was made: what has seen them is not built upon.
     inputs
         Dataset and counts of this run.
     """
@@ -102,7 +102,7 @@ def choose_refit(
     if last_fresh is None:
         return fresh("the history has no fit from scratch with these options")
     if erased:
-        return fresh(f"samples have been erased since run {last_fresh.number}")
+        return fresh(f"samples have been erased since run {made.number}")
     age = now - datetime.fromisoformat(last_fresh.started)
     if refresh is not None and age >= refresh:
         return fresh(f"{_describe(age)} since run {last_fresh.number}")
@@ -173,7 +173,7 @@ def plan_refit(
         obstacle="" if made is None or is_same else _find_obstacle(store, config, schema, made),
         drift=next(drifts, ""),
         growth=_measure_growth(store, last_fresh, inputs),
-        erased=last_fresh is not None and _has_erased(records, last_fresh),
+        erased=made is not None and _has_erased(records, made),
         inputs=inputs,
     )
 

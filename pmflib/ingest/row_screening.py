@@ -168,8 +168,8 @@ class Screen:
         if broken.column is not None:
             where += f", column {broken.column!r}"
         # errors are kept in the history, where nobody's identifier belongs
-        is_named = broken.column is not None and broken.column != self._sample
-        shown = repr(broken.value[:200]) if is_named else "it"
+        names = broken.column in (None, self._sample) and broken.reason != "no_sample"
+        shown = "it" if names else repr(broken.value[:200])
         if broken.variable is not None:
             if self._policy.on_unknown_level == "error":
                 levels = broken.variable.levels

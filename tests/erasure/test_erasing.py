@@ -51,6 +51,7 @@ class Pipeline:
         )
 
     def verify(self):
+        (self.store.root / "rejected.parquet").unlink(missing_ok=True)
         found = verify_store(
             self.store, list_collected_runs(self.store), is_needed, list_erased(self.store)
         )

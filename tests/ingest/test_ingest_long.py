@@ -192,7 +192,7 @@ def test_ingest__unknown_level_as_missing(tmp_path):
         (b"u,m1,9", {"on_unknown_level": "error"}, SchemaError, "'9' is no level of 'm1'; levels"),
         (b"u,m9,1", {"on_malformed": "error"}, SchemaError, "'m9' is no variable of the schema"),
         (b",m1,1", {"on_malformed": "error"}, SourceError, "'' is no sample identifier"),
-        (b"u,m1", {"on_malformed": "error"}, SourceError, "'u,m1' has too few or too many"),
+        (b"u,m1", {"on_malformed": "error"}, SourceError, ": it has too few or too many"),
         (b"u,m1,\xff", {"on_malformed": "error"}, SourceError, r"'\\\\xff' is not UTF-8"),
     ],
 )
