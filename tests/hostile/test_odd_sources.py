@@ -5,6 +5,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -81,14 +82,16 @@ def test_find_sources__odd_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_find_sources__folder_without_permission(tmp_path):
+def test_find_sources__folder_without_permission(request):
     program = (
         "import os, sys\nfrom pmflib.errors import SourceError\nfrom pmflib.ingest.sources import find_sources\n"
         "os.setuid(65534)\ntry:\n    find_sources(sys.argv[1])\nexcept SourceError as error:\n    print(error)\n"
     )
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == 0 and folder != Path("/tmp") and len(folder.parts) > 2:
-            folder.chmod(0o755)
+    # the folders of pytest are closed to others, and another run of it would close them again
+    home = tempfile.TemporaryDirectory()
+    request.addfinalizer(home.cleanup)
+    tmp_path = Path(home.name)
+    tmp_path.chmod(0o755)
     (tmp_path / "open" / "closed").mkdir(parents=True)
     (tmp_path / "open" / "a.csv").write_text("a\n1\n")
     (tmp_path / "open" / "closed" / "b.csv").write_text("a\n1\n")
