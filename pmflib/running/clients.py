@@ -110,7 +110,7 @@ class _RunWorkers:
     stack
         Context of the run: workers end with it.
     address
-        Of the scheduler; empty before they have started.
+        Address of their scheduler; empty before they have started.
     """
 
     cluster: ClusterConfig
