@@ -18,11 +18,12 @@ import typer
 
 from flows.commands.audit import log, verify
 from flows.commands.crowd import crowd
+from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import query, score
 from flows.commands.models import models, promote, rollback
-from flows.commands.quarantine import quarantine
+from flows.commands.rejects import quarantine
 from flows.commands.run import demo, run, status
 from flows.console import OutputClosedError, err
 from pmflib.errors import (
@@ -60,6 +61,7 @@ for verb in (
     log,
     verify,
     gc,
+    erase,
     quarantine,
     crowd,
 ):

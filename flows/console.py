@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,10 @@ def _show_character(character: str) -> str:
     return character
 
 
+FILE_WIDTH = 160
+"""Columns of tables that are written to a file or a pipe, which has no width of its own."""
+
+
 class OutputClosedError(Exception):
     """Whoever read standard output has closed it."""
 
@@ -56,6 +61,8 @@ class SafeConsole(Console):
     def __init__(self, **options: Any) -> None:
         # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = FILE_WIDTH
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of a string, escaped."""

@@ -25,6 +25,8 @@ ROWS = {
     "rows_in": "rows read",
     "rows_encoded": "rows used",
     "rows_left_out": "rows of variables left out",
+    "rows_outside": "rows outside the window",
+    "rows_erased": "rows of erased samples",
     "rows_quarantined": "rows in quarantine",
 }
 """Words for the keys of an account of rows, in the order shown."""

@@ -15,6 +15,7 @@ from pmflib.ingest.source_urls import mask_secrets
 from pmflib.open_lineage.run_events import RunEvents
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.dataset import list_sources
+from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
     Action,
@@ -118,6 +119,7 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
 
     # to the end: what the run has made is anybody's to clear up until the record says that it is needed
     with (
+        keep_erasures_out(store),
         hold_lease(store, f"{action} of pipeline {config.name}"),
         emit_events(config, name) as events,
     ):

@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from pmflib.config import PipelineConfig
 from pmflib.open_lineage.run_events import RunEvents
 from pmflib.open_lineage.transports import open_transport
+from pmflib.store.erasures import keep_erasures_out
 from tasks.stage import open_store
 from tasks.stage_events import listen_to_stages
 
@@ -52,7 +53,7 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
 @contextmanager
 def follow_run(config: PipelineConfig) -> Iterator[None]:
     """Send the events of a run that decides about no model, and leaves no record."""
-    with emit_events(config, config.name) as events:
+    with keep_erasures_out(open_store(config)), emit_events(config, config.name) as events:
         try:
             yield
         except BaseException as error:

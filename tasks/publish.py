@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmflib.config import PipelineConfig
+from pmflib.model.stored_comparison import have_same_parameters
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import Outcome, find_live
 from tasks.compare import pass_gate
@@ -69,8 +70,9 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         facts["rank"] = _summary(store, stages["rank"])
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
-    if live is not None and live.digest == new.digest:
-        outcome, reason = "unchanged", "the live model, unchanged"
+    if live is not None and have_same_parameters(store, new, live):
+        # its reference stays too: other data are no reason to judge the next model by them
+        outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
     elif live is not None:
         dataset, counts = stages["dataset"], stages["counts"]
         decision = pass_gate(config, dataset, new, live, address)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
+from pmflib.ingest.build_steps import ERASURES
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.questions import read_questions
 from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.model import JointPMF
@@ -84,7 +86,8 @@ def answer(
     dataset, model
         References from `ingest` and `refine`.
     questions
-        A file of questions, with or without the true answers: see `read_questions`.
+        A file of questions, with or without the true answers: see `read_questions`. Those about erased samples are
+        passed over.
     address
         Dask scheduler of the run; empty starts workers for this stage.
 
@@ -100,10 +103,12 @@ def answer(
     store = open_store(config)
     fitted = JointPMF.load(store.locate(model) / "model")
     source = find_sources(questions)[0]
+    erased = ErasedSamples.of_store(store)
+    options = {} if erased is None else {ERASURES: erased.digest}
     raw = store.record_source(source.name, digest_source(source), {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        wanted = read_questions(source, fitted.schema, config.source)
+        wanted = read_questions(source, fitted.schema, config.source).leave_out(erased)
         layers, show = list_layers(store, dataset), partial(report, "answer")
         n_buckets = read_content(store, dataset)["origin"]["buckets"]
         with open_workers(config, address) as (client, _):
@@ -113,7 +118,7 @@ def answer(
         store,
         "answers",
         inputs={"dataset": dataset, "model": model, "questions": raw},
-        options={"source": config.source.reading},
+        options={"source": config.source.reading, **options},
         version=VERSION,
         write=write,
     ).reference

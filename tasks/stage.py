@@ -47,7 +47,7 @@ def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
             with follow_stage(name):
                 return function(*args, **kwargs)
 
-        make = task(
+        return task(
             name=name,
             # the manifest decides what is done: a second cache could only disagree with it
             cache_policy=NO_CACHE,
@@ -55,8 +55,7 @@ def stage(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
             retries=2,
             retry_delay_seconds=[2, 10],
             retry_condition_fn=is_worth_a_retry,
-        )
-        return make(run)
+        )(run)
 
     return make_task
 
@@ -73,10 +72,7 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[clients.Client, int]]:
-    """Connect to workers: those at an address, or the run's, which start with the first stage that works.
-
-    Yields the client and the bytes to plan with.
-    """
+    """Connect to workers, at an address or the run's, which start when needed; yields client and bytes to plan with."""
     with ExitStack() as stack:
         address = address or stack.enter_context(clients.use_workers(config.cluster))
         yield (

@@ -50,7 +50,9 @@ def main() -> None:
     parser.add_argument("--rank", default="5", help="a number, or auto")
     parser.add_argument("--refresh", default="30d")
     parser.add_argument("--min-count", type=int, default=100)
-    parser.add_argument("--no-fresh", action="store_true", help="leave out the fits from scratch")
+    parser.add_argument(
+        "--every", type=int, default=1, help="nights from one comparison with a fit from scratch on"
+    )
     options = parser.parse_args()
     log = read_log(options.path).astype(np.int64)
     log = log[np.bincount(log[:, 1])[log[:, 1]] >= options.min_count]
@@ -63,7 +65,8 @@ def main() -> None:
         with start_workers(config.cluster) as address:
             for night, rows in enumerate(deliveries[: options.last], 1):
                 write(Path(name) / "log" / f"{night:02}.csv", rows)
-                print(run_night(config, night, address, not options.no_fresh), flush=True)
+                compared = night % options.every == 0
+                print(run_night(config, night, address, compared), flush=True)
 
 
 def set_up(folder: Path, log: np.ndarray, rank: str, refresh: str) -> PipelineConfig:

@@ -53,7 +53,8 @@ def log(
                     "depth": s.depth,
                     "role": s.role,
                     "again": s.again,
-                    "collected": s.entry is None,
+                    "collected": s.entry is None and not s.erased,
+                    "erased": s.erased,
                     **(
                         {"reference": asdict(s.reference)} if s.entry is None else s.entry.to_json()
                     ),
@@ -63,7 +64,7 @@ def log(
         )
         return
     for step in steps:
-        name, more = "", " (collected)"
+        name, more = "", " (erased)" if step.erased else " (collected)"
         if step.entry is not None:
             name = step.entry.options.get("name", "")
             more = " (see above)" if step.again and step.entry.inputs else ""
@@ -94,6 +95,7 @@ def _find_start(store: Store, name: str, what: str | None) -> Reference:
 
 def _find_end(store: Store, history: str, record: RunRecord) -> Reference:
     """Artefact of the last stage of a run that others were made for; of another command, the model it left live."""
+    from pmflib.store.erasures import list_erased
     from pmflib.store.retention import list_collected_runs
 
     stages = ("model", "labels", "start", "counts", "dataset")
@@ -103,6 +105,11 @@ def _find_end(store: Store, history: str, record: RunRecord) -> Reference:
     if not found:
         raise StoreError(
             f"run {record.number} was {record.outcome} before it had made anything: {record.reason}"
+        )
+    if found[0].identity in list_erased(store):
+        raise StoreError(
+            f"what run {record.number} made last held samples that were erased, and is no longer in the store; its "
+            "record is, see `pmf history --json`"
         )
     gone = record.number in list_collected_runs(store).get(history, ())
     if gone and store.find(found[0].identity) is None:
@@ -147,12 +154,13 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     """Check that all that the manifest and the history refer to is there, with every byte it was published with."""
+    from pmflib.store.erasures import list_erased
     from pmflib.store.retention import is_needed, list_collected_runs
     from pmflib.store.verification import REMEDIES, verify_store
     from tasks.stage import open_store
 
     store = open_store(load_config(config))
-    found = verify_store(store, list_collected_runs(store), is_needed)
+    found = verify_store(store, list_collected_runs(store), is_needed, list_erased(store))
     by_problem: dict[str, list[str]] = {}
     for each in found.damages:
         by_problem.setdefault(each.problem, []).append(each.place)

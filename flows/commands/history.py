@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -37,6 +37,7 @@ def history(
 ) -> None:
     """Show the runs of a pipeline: when, how they ended and why, rows, new files, model, score."""
     from flows.fact_tables import make_table
+    from pmflib.store.erasures import list_erased
     from pmflib.store.retention import list_collected_runs
     from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
     from tasks.stage import open_store
@@ -46,13 +47,17 @@ def history(
     titles = {checked.name: "Runs", name_labelling(checked.name): "Labels"}
     histories = {title: list_records(store, name) for name, title in titles.items()}
     collections = list_records(store, COLLECTIONS)
-    gone = list_collected_runs(store)
+    gone, erased = list_collected_runs(store), list_erased(store)
     collected = {title: gone.get(name, set()) for name, title in titles.items()}
     shown = {title: records[-last:] for title, records in histories.items()}
     if as_json:
         content: dict[str, Any] = {
             title.lower(): [
-                {**asdict(record), "collected": record.number in collected[title]}
+                {
+                    **asdict(record),
+                    "collected": record.number in collected[title],
+                    "erased": _is_erased(record, erased),
+                }
                 for record in records
             ]
             for title, records in shown.items()
@@ -68,12 +73,22 @@ def history(
         since = [each for each in collections if each.started >= records[0].started]
         # of one second, a collection is shown after the run that it kept
         mixed = sorted([*records, *since], key=lambda each: (each.started, each.action == "gc"))
-        rows = [_describe(each, new, each.number in collected[title]) for each in mixed]
+        rows = [
+            _describe(each, new, each.number in collected[title], erased=_is_erased(each, erased))
+            for each in mixed
+        ]
         columns = ("run", "what", "started (UTC)", "seconds", "outcome", "rows", "new files")
         out.print(make_table(title, (*columns, "model", "nats per hidden cell", "why"), rows))
 
 
-def _describe(record: RunRecord, new: Mapping[int, int], collected: bool) -> list[Any]:
+def _is_erased(record: RunRecord, erased: Collection[str]) -> bool:
+    """Whether some of what a run made is gone because it held erased samples."""
+    return any(reference.identity in erased for reference in record.stages.values())
+
+
+def _describe(
+    record: RunRecord, new: Mapping[int, int], collected: bool, *, erased: bool
+) -> list[Any]:
     """Row of the history."""
     if record.action == "gc":
         when = record.started[:19].replace("T", " ")
@@ -90,7 +105,7 @@ def _describe(record: RunRecord, new: Mapping[int, int], collected: bool) -> lis
         record.action,
         record.started[:19].replace("T", " "),
         took // timedelta(seconds=1),
-        record.outcome + (", collected" if collected else ""),
+        record.outcome + (", collected" if collected else ", erased" if erased else ""),
         rows,
         new.get(record.number, ""),
         "" if model is None else model.digest[:DIGITS],

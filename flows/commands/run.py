@@ -75,7 +75,9 @@ def demo(
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
+    from flows.erasure_tables import describe_state
     from flows.fact_tables import make_labels_table, make_table
+    from pmflib.erasure.certificates import describe_erasures
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
     from pmflib.store.unfinished import list_unfinished
@@ -87,7 +89,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     kinds: dict[str, int] = {}
     for entry in store.entries():
         kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
-    unfinished = list_unfinished(store)
+    unfinished, erased = list_unfinished(store), describe_erasures(store)
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, Any] = {}
     if last is not None and live is not None:
@@ -103,12 +105,15 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     if as_json:
         held = {"artefacts": kinds, "unfinished": [asdict(work) for work in unfinished]}
         answer = {"run": facts, "live": became_live, "labels": labels, "current": current}
+        answer["erased"] = asdict(erased)
         print_json(held | answer)
         return
     out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
         out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
+    for line in describe_state(erased):
+        out.print(line)
     if labels:
         out.print(make_labels_table(labels))
         out.print(f"  {labels['path']}")

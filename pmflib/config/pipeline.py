@@ -158,6 +158,14 @@ class StoreConfig(_Section):
         return self
 
 
+class WindowConfig(_Section):
+    """Which rows of a long log with times are used."""
+
+    days: Annotated[float, Field(gt=0)] | None = None
+    """Rows older than this many days before the newest row of all files are counted, and neither used nor put in
+    quarantine. Times that are numbers are taken for seconds. By default all rows are used."""
+
+
 class ModelConfig(_Section):
     """The fit from pairwise marginals."""
 
@@ -420,6 +428,7 @@ class PipelineConfig(_Section):
     """Distinguishes the runs of several pipelines in one store: a file name."""
     source: SourceConfig
     schema_: Annotated[SchemaConfig, Field(alias="schema")] = SchemaConfig()
+    window: WindowConfig = WindowConfig()
     store: StoreConfig = StoreConfig()
     model: ModelConfig
     em: EMConfig = EMConfig()
@@ -454,6 +463,14 @@ class PipelineConfig(_Section):
                 raise ValueError(
                     f"the path {_abridge(path)} has a NUL byte, which no file name may hold"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_window(self) -> PipelineConfig:
+        if self.window.days is not None and self.source.time is None:
+            raise ValueError(
+                f"window.days = {self.window.days:g} needs the times of rows: name the column in source.time"
+            )
         return self
 
     @model_validator(mode="after")

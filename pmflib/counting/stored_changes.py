@@ -31,6 +31,8 @@ def count_stored_changes(
     path: Path,
     checkpoints: Path,
     on_fold: Callable[[int, int], None] | None = None,
+    *,
+    in_full: bool = False,
 ) -> dict[str, Any]:
     """Count the pairs of samples that come or go, and write the counts that they lead to.
 
@@ -46,6 +48,8 @@ def count_stored_changes(
         Folder for a checkpoint of each fold. Folds that have one there are not counted again.
     on_fold
         Called with the number of folds done and the number of samples counted in them, after each one that changes.
+    in_full
+        Whether full tables are written in any case: counts that do without those that they were found from.
 
     Returns
     -------
@@ -83,7 +87,7 @@ def count_stored_changes(
         if on_fold is not None:
             on_fold(fold + 1, n_counted)
     # only now it is known which of the two takes less
-    chain = base.chain.extend(increment.counts.digest, n_cells)
+    chain = None if in_full else base.chain.extend(increment.counts.digest, n_cells)
     counted = count()
     by_fold = (
         (fold, next(counted) if fold in changed else CellChanges.zero())

@@ -23,11 +23,12 @@ from pmflib.differences.facts import (
     compare_schemas,
     compare_values,
 )
-from pmflib.differences.models import StateChange, compare_models
+from pmflib.differences.model_differences import StateChange, compare_models
 from pmflib.errors import StoreError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
+from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import RunRecord
 
 T = TypeVar("T")
@@ -166,6 +167,8 @@ def _open(
             opened.append(load(store.locate(reference) / name))
         except StoreError as error:
             why = "collected by `pmf gc`" if record.number in collected else error
+            if reference.identity in list_erased(store):
+                why = "it held samples that were erased"
             missing.append(f"{stage} of run {record.number}: {why}")
     return (opened[0], opened[1]) if len(opened) == 2 else None
 

@@ -57,6 +57,7 @@ def choose_refit(
     obstacle: str = "",
     drift: str = "",
     growth: float = 1.0,
+    erased: bool = False,
     inputs: Mapping[str, Reference] | None = None,
 ) -> Refit:
     """Decide how to fit: warm, unless something asks for a fit from scratch.
@@ -79,6 +80,8 @@ def choose_refit(
         Finding of quality by which the data are not those that the live model was made from; "" if there is none.
     growth
         Observed cells of this run's dataset, as a multiple of those of the last fit from scratch.
+    erased
+        Whether samples have been erased since the live model was made: what has seen them is not built upon.
     inputs
         Dataset and counts of this run.
     """
@@ -98,6 +101,8 @@ def choose_refit(
         return fresh(f"drift: {drift}")
     if last_fresh is None:
         return fresh("the history has no fit from scratch with these options")
+    if erased:
+        return fresh(f"samples have been erased since run {made.number}")
     age = now - datetime.fromisoformat(last_fresh.started)
     if refresh is not None and age >= refresh:
         return fresh(f"{_describe(age)} since run {last_fresh.number}")
@@ -126,7 +131,7 @@ def plan_refit(
     Parameters
     ----------
     store, config, schema
-        Of the pipeline.
+        Those of the pipeline.
     records
         All records of the pipeline, in order.
     inputs
@@ -168,7 +173,18 @@ def plan_refit(
         obstacle="" if made is None or is_same else _find_obstacle(store, config, schema, made),
         drift=next(drifts, ""),
         growth=_measure_growth(store, last_fresh, inputs),
+        erased=made is not None and _has_erased(records, made),
         inputs=inputs,
+    )
+
+
+def _has_erased(records: Sequence[RunRecord], since: RunRecord) -> bool:
+    """Whether samples that the store held have been erased since a run."""
+    return any(
+        record.action == "erase"
+        and record.number > since.number
+        and record.facts["samples_found"] > 0
+        for record in records
     )
 
 

@@ -23,6 +23,8 @@ class Account:
         Rows that were encoded.
     rows_left_out
         Rows of variables that the schema leaves out on purpose: they are counted, and not kept.
+    rows_erased
+        Rows of samples that were erased from the store, and that raw files still hold: they are counted, and not kept.
     reasons
         Number of rows in quarantine, by reason.
     cells_made_missing
@@ -32,6 +34,7 @@ class Account:
     rows_in: int = 0
     rows_encoded: int = 0
     rows_left_out: int = 0
+    rows_erased: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     cells_made_missing: Counter[str] = field(default_factory=Counter)
 
@@ -41,12 +44,13 @@ class Account:
         Raises
         ------
         StoreError
-            If rows in are not rows encoded, left out and quarantined.
+            If rows in are not rows encoded, left out, erased and quarantined.
         """
         summary: dict[str, Any] = {
             "rows_in": self.rows_in,
             "rows_encoded": self.rows_encoded,
             "rows_left_out": self.rows_left_out,
+            "rows_erased": self.rows_erased,
             "rows_quarantined": self.reasons.total(),
             "reasons": {reason: self.reasons[reason] for reason in REASONS if self.reasons[reason]},
             "cells_made_missing": dict(sorted(self.cells_made_missing.items())),
@@ -56,7 +60,9 @@ class Account:
 
 
 def combine_accounts(
-    spill_summaries: Sequence[Mapping[str, Any]], assembly_summaries: Sequence[Mapping[str, Any]]
+    spill_summaries: Sequence[Mapping[str, Any]],
+    assembly_summaries: Sequence[Mapping[str, Any]],
+    rows_outside: int = 0,
 ) -> dict[str, Any]:
     """Add up the accounts of a dataset that was spilled file by file and assembled bucket by bucket.
 
@@ -71,11 +77,14 @@ def combine_accounts(
     assembly_summaries
         Summaries of all buckets, or of all files encoded without being spilled; what an earlier dataset assembled and
         this one still holds counts as one of them: see `carry_account`.
+    rows_outside
+        Rows that the files encoded and no assembly took in, for they are older than the window.
 
     Returns
     -------
-    rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing, samples, observed and blocks of
-    the dataset.
+    rows_in, rows_encoded, rows_left_out, rows_outside, rows_erased, rows_quarantined, reasons, cells_made_missing,
+    samples, observed
+    and blocks of the dataset.
 
     Raises
     ------
@@ -84,7 +93,7 @@ def combine_accounts(
     """
     spilled = sum(summary["rows_encoded"] for summary in spill_summaries)
     assembled = sum(summary["rows_in"] for summary in assembly_summaries)
-    if spill_summaries and spilled != assembled:
+    if spill_summaries and spilled != assembled + rows_outside:
         raise StoreError(
             f"{spilled} rows were spilled, but {assembled} were assembled; "
             "assemble every bucket exactly once, from the spills of all files"
@@ -99,6 +108,8 @@ def combine_accounts(
         "rows_in": sum(s["rows_in"] for s in spill_summaries or assembly_summaries),
         "rows_encoded": sum(summary["rows_encoded"] for summary in assembly_summaries),
         "rows_left_out": sum(summary["rows_left_out"] for summary in both),
+        "rows_outside": rows_outside,
+        "rows_erased": sum(summary["rows_erased"] for summary in both),
         "rows_quarantined": sum(summary["rows_quarantined"] for summary in both),
         "reasons": {reason: reasons[reason] for reason in REASONS if reasons[reason]},
         "cells_made_missing": dict(sorted(cells.items())),
@@ -131,11 +142,12 @@ def carry_account(base: Mapping[str, Any], lost: Mapping[str, int]) -> dict[str,
 
 
 def _check(summary: Mapping[str, Any], where: str) -> None:
-    parts = ("rows_encoded", "rows_left_out", "rows_quarantined")
-    out = sum(summary[part] for part in parts)
+    parts = ("rows_encoded", "rows_left_out", "rows_erased", "rows_quarantined")
+    out = sum(summary[part] for part in parts) + summary.get("rows_outside", 0)
     if summary["rows_in"] != out or sum(summary["reasons"].values()) != summary["rows_quarantined"]:
         raise StoreError(
             f"rows of {where} do not add up: {summary['rows_in']} entered, {summary['rows_encoded']} were encoded, "
-            f"{summary['rows_left_out']} left out, {summary['rows_quarantined']} put in quarantine; "
+            f"{summary['rows_left_out']} left out, {summary['rows_erased']} erased, "
+            f"{summary['rows_quarantined']} put in quarantine; "
             "do not use the result, and report this as a defect"
         )

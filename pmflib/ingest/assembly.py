@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ def assemble_bucket(
     *,
     fold: int,
     folder: Path,
+    since: float = -math.inf,
 ) -> dict[str, Any]:
     """Make the samples of one bucket from the spills of all files; memory is that of the bucket.
 
@@ -58,6 +60,8 @@ def assemble_bucket(
     folder
         Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
         ``quarantine.parquet`` are written into it.
+    since
+        Rows with an earlier time are passed over: they are outside the window.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def assemble_bucket(
         If a spill is incomplete or was made with another schema.
     """
     rows = _read_rows(
-        spills, names, schema, source_config.layout, lambda spill: spill.read_bucket(bucket)
+        spills, names, schema, source_config.layout, since, lambda spill: spill.read_bucket(bucket)
     )
 
     def deal(hashes: HashArray) -> IntArray:
@@ -94,12 +98,13 @@ def assemble_samples(
     n_buckets: int,
     n_folds: int,
     folder: Path,
+    since: float = -math.inf,
 ) -> dict[str, Any]:
     """Make the samples of some keys, whichever buckets they are in, as `assemble_bucket` would make them.
 
     Parameters
     ----------
-    spills, names, schema, source_config, policy, folder
+    spills, names, schema, source_config, policy, folder, since
         As for `assemble_bucket`.
     keys
         uint64, sorted: see `make_keys`. Samples with other keys are not read.
@@ -116,7 +121,7 @@ def assemble_samples(
         As `assemble_bucket`.
     """
     rows = _read_rows(
-        spills, names, schema, source_config.layout, lambda spill: spill.read_samples(keys)
+        spills, names, schema, source_config.layout, since, lambda spill: spill.read_samples(keys)
     )
 
     def deal(hashes: HashArray) -> IntArray:
@@ -148,7 +153,7 @@ def _assemble(
         return write(rows, places, schema, source_config)
 
     if lost.size and policy.on_duplicate == "error":
-        raise _duplicate_error(rows, lost, keys, describe)
+        raise _duplicate_error(rows, lost, keys)
     lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
     folder.mkdir(parents=True, exist_ok=True)
     with QuarantineWriter(folder / QUARANTINE) as quarantine:
@@ -194,6 +199,7 @@ def _read_rows(
     names: Sequence[str],
     schema: Schema,
     layout: str,
+    since: float,
     read: Callable[[Spill], pa.Table],
 ) -> _Rows:
     if len(spills) != len(names) or not spills:
@@ -205,7 +211,7 @@ def _read_rows(
     for spill, name in zip(spills, names, strict=True):
         levels = find_levels(spill, schema)
         whole_schema = {} if levels is not None else {"schema": schema.digest}
-        opened = Spill(spill, {"layout": layout, **whole_schema})
+        opened = Spill(spill, {"layout": layout, **whole_schema}, since)
         table = read(opened)
         if levels is not None:
             place = table.schema.get_field_index("level")
@@ -223,7 +229,7 @@ def _read_rows(
     if layout == "long":
         values = whole["level"].to_numpy()
     else:
-        values = _unpack(whole["codes"], schema)
+        values = unpack_codes(whole["codes"], schema)
     return _Rows(
         whole["sample"].combine_chunks(),
         values,
@@ -234,7 +240,8 @@ def _read_rows(
     )
 
 
-def _unpack(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+    """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
     dtype = schema.code_dtype.newbyteorder("<")
     parts = [np.empty((0, schema.n_variables), dtype)]
     for chunk in column.chunks:
@@ -343,10 +350,8 @@ def _describe_rows(
     return texts
 
 
-def _duplicate_error(
-    rows: _Rows, lost: IntArray, keys: list[IntArray], describe: Callable[[IntArray], list[str]]
-) -> SchemaError:
-    """Name the first duplicate in the order of the files, and a row it collides with."""
+def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> SchemaError:
+    """Say where the first duplicate is, in the order of the files, and a row it collides with; not whose they are."""
     place = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
     twins = np.ones(rows.numbers.size, np.bool_)
     for key in keys:
@@ -363,6 +368,6 @@ def _duplicate_error(
         "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
     )
     return SchemaError(
-        f"{first} and {second} {what}: {describe(np.array([place]))[0]!r} "
+        f"{first} and {second} {what} "
         f"({lost.size} such rows in this bucket). Remove one, or set schema.on_duplicate to 'last' or 'first'"
     )

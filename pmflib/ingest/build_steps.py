@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.hashing import HashArray
 from pmflib.ingest.assembly import assemble_bucket, assemble_samples
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.sources import Source
@@ -23,9 +25,13 @@ from pmflib.store.artefacts import Entry, Reference, Store, identify
 
 R = TypeVar("R")
 
-# 3: spills are sorted by sample and cut into pages; a dataset may be layered on another
-VERSION = 3
+# 4: spills name the place of identifiers, accounts count rows of erased samples
+VERSION = 4
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
+
+
+ERASURES = "erasures"
+"""Option of what was made of raw rows without those of erased samples: the digest of these."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,10 @@ class BuildJob:
     censuses
         For label logs, the census of each file, by the file's digest: a file is encoded with the part of the schema
         that it needs. Empty otherwise.
+    since
+        Samples are made of rows with this time or a later one; minus infinity without a window.
+    erased
+        Samples with identifiers whose rows are passed over; None if there are none.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
     recalls
@@ -58,6 +68,8 @@ class BuildJob:
     n_folds: int
     n_buckets: int
     censuses: Mapping[str, Reference]
+    since: float = -math.inf
+    erased: ErasedSamples | None = None
     topic: str = ""
     recalls: bool = False
 
@@ -69,7 +81,13 @@ class BuildJob:
             "left_out": self.schema.left_out_digest,
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
+            **({} if self.erased is None else {ERASURES: self.erased.digest}),
         }
+
+    @property
+    def window(self) -> dict[str, float]:
+        """Option of what is assembled: the beginning of the window, if there is one."""
+        return {} if self.since == -math.inf else {"since": self.since}
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -124,6 +142,7 @@ def assemble_increment(
             n_buckets=job.n_buckets,
             n_folds=job.n_folds,
             folder=folder,
+            since=job.since,
         )
 
     return job.build(
@@ -131,6 +150,7 @@ def assemble_increment(
         inputs=number_inputs("spill", spills),
         options={
             **job.options,
+            **job.window,
             "buckets": job.n_buckets,
             "folds": job.n_folds,
             "keys": hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest(),
@@ -155,8 +175,9 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             job.source,
             job.policy,
             n_folds=job.n_folds,
-            # folds of equal rows of different files are unrelated
-            seed=int(raw.digest[:16], 16),
+            # folds of equal rows of different files are unrelated, and those of a file that has grown are as they were:
+            # no model may be judged by rows that another was fitted to
+            seed=int.from_bytes(hashlib.sha256(source.name.encode()).digest()[:8]),
             folder=folder,
             on_rows=partial(report_count, job.topic),
         )
@@ -191,6 +212,7 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             n_buckets=job.n_buckets,
             folder=folder,
             on_rows=partial(report_count, job.topic),
+            erased=job.erased,
         )
 
     return job.build(
@@ -223,11 +245,12 @@ def assemble_partition(
             job.policy,
             fold=fold,
             folder=folder,
+            since=job.since,
         )
 
     return job.build(
         "samples",
         inputs=number_inputs("spill", spills),
-        options={**job.options, "bucket": bucket, "fold": fold},
+        options={**job.options, **job.window, "bucket": bucket, "fold": fold},
         write=write,
     )

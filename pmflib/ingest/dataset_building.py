@@ -22,16 +22,19 @@ from pmflib.ingest.build_steps import (
     recall,
     spill_file,
 )
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.fingerprints import find_digest, recall_digest
 from pmflib.ingest.layering import (
     Base,
     cut_keys,
     find_touched,
+    join_keys,
     open_base,
     supersede_samples,
 )
 from pmflib.ingest.readable_files import attempt, keep_readable
 from pmflib.ingest.sources import Source, find_sources
+from pmflib.ingest.windows import count_outside, find_moved, find_start
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items, recall_items
 from pmflib.running.worker_messages import listen_to_counts
@@ -104,10 +107,13 @@ def build_dataset(
         skipped=skipped,
     )
     n_folds, root = config.store.folds, str(store.root.resolve())
-    job = BuildJob(root, schema, config.source, config.schema_, n_folds, 0, censuses or {})
+    # rows without identifiers are nobody's
+    erased = None if config.source.sample is None else ErasedSamples.of_store(store)
+    job = BuildJob(
+        root, schema, config.source, config.schema_, n_folds, 0, censuses or {}, erased=erased
+    )
     check_workers_see(client, root)
-    look_up: Callable[..., str | PmfError | None] = partial(attempt, build=recall_digest)
-    known: Sequence[str | PmfError | None] = recall_items(look_up, sources, root, rehash)
+    known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)
     find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
     digests: list[str | PmfError] = map_items(client, find, sources, root, rehash, known=known)
     files = [
@@ -130,14 +136,19 @@ def build_dataset(
     job = replace(job, n_buckets=n_buckets)
     tried = _try_all(client, "read files", spill_file, files, job, on_step)
     steps, spills = _list_steps(files, tried, rule, skipped)
-    # a row number means something where there is one file, and then it is stored
-    if earlier is not None and (len(steps) == 1) == (len(earlier.files) == 1):
+    job = replace(job, since=find_start(spills, config.window.days))
+    # the number of a wide row means something where there is one file, and then it is stored
+    if earlier is not None and (
+        config.source.layout == "long" or (len(steps) == 1) == (len(earlier.files) == 1)
+    ):
         return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
     references, names = [step.step for step in steps], [step.name for step in steps]
     buckets = [(bucket, references, names) for bucket in range(n_buckets)]
     partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
     account = combine_accounts(
-        [entry.summary for entry in spills], [entry.summary for entry in partitions]
+        [entry.summary for entry in spills],
+        [entry.summary for entry in partitions],
+        count_outside(client, store, spills, job.since),
     )
     account["files_skipped"] = dict(sorted(skipped.items()))
     keys = [list_keys(bucket) for bucket in range(n_buckets)]
@@ -156,16 +167,20 @@ def _build_upon(
 ) -> Entry:
     """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
     references, names = [step.step for step in steps], [step.name for step in steps]
-    if list(steps) == list(base.files) and skipped == base.account["files_skipped"]:
+    same = job.since == base.since and skipped == base.account["files_skipped"]
+    if same and list(steps) == list(base.files):
         return base.entry
-    touched = find_touched(client, store, base, references)
+    moved = find_moved(client, store, spills, base.since, job.since)
+    touched = join_keys([find_touched(client, store, base, references), *moved])
     left = supersede_samples(client, base, touched)
     carried = carry_account(base.account, left.lost)
     n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried["rows_in"]
     items = [(keys, references, names) for keys in cut_keys(left.keys, n_rows)]
     built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step)
     account = combine_accounts(
-        [spill.summary for spill in spills], [carried, *(entry.summary for entry in built)]
+        [spill.summary for spill in spills],
+        [carried, *(entry.summary for entry in built)],
+        count_outside(client, store, spills, job.since),
     )
     layers = list(left.layers)
     for entry, (keys, *_) in zip(built, items, strict=True):
@@ -175,7 +190,9 @@ def _build_upon(
     account["blocks"] = sum(len(layer.blocks) for layer in layers)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        write_layers(folder, layers, account, steps, {**job.origin, "buckets": job.n_buckets})
+        write_layers(
+            folder, layers, account, steps, {**job.origin, **job.window, "buckets": job.n_buckets}
+        )
         return account
 
     return store.build(
@@ -268,7 +285,7 @@ def _publish_fresh(
     spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        origin = {**job.origin, "buckets": job.n_buckets}
+        origin = {**job.origin, **job.window, "buckets": job.n_buckets}
         write_dataset(folder, store, references, account, keys=keys, files=steps, origin=origin)
         return account
 

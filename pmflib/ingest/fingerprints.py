@@ -11,6 +11,7 @@ from typing import Any
 
 from pmflib.ingest.sources import Source, describe_file, digest_source
 from pmflib.store.artefacts import replace_file
+from pmflib.store.private_files import make_folder
 
 FINGERPRINTS = "fingerprints"
 """Folder of a store: a JSON file for each place that a raw file was read from, named by the digest of its URL."""
@@ -18,9 +19,9 @@ MARGIN = 2.0
 """Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
 systems keep times in steps of up to two seconds, and within one a change would not be seen."""
 LOCAL_MARKS = ("size", "mtime", "created", "ino")
-"""What tells whether a local file has changed: size, times of the last change of content and of state, inode."""
+"""What changes with a local file: size, times of the last change of its content and of its state, inode."""
 REMOTE_MARKS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "Content-MD5")
-"""What tells whether a remote file has changed, besides its size; a file with none of them is always hashed."""
+"""What changes with a remote file, besides its size; one that has none of them is always hashed."""
 
 
 def find_digest(source: Source, root: str, rehash: bool = False) -> str:
@@ -48,7 +49,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     # a change while the bytes were read, or just before, would not show in the marks
     quiet = "mtime" not in marks or marks["mtime"] < started - MARGIN
     if marks and quiet and _take_marks(describe_file(source)) == marks:
-        memory.parent.mkdir(exist_ok=True)
+        make_folder(memory.parent)
         replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
     return digest
 
@@ -66,7 +67,7 @@ def _locate(source: Source, root: str) -> Path:
 
 
 def _take_marks(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells whether a file has changed; nothing where its file system does not say."""
+    """Take what changes with a file from what its file system says; nothing if that is not enough."""
     if all(isinstance(facts.get(name), int | float) for name in LOCAL_MARKS):
         return {name: facts[name] for name in LOCAL_MARKS}
     found = {name: str(facts[name]) for name in REMOTE_MARKS if facts.get(name)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ class Base:
         Its partitions.
     n_buckets
         Buckets that its files were spilled to.
+    since
+        Beginning of its window; minus infinity if it has none.
     """
 
     entry: Entry
@@ -59,6 +62,7 @@ class Base:
     files: Sequence[FileStep]
     layers: Sequence[Layer]
     n_buckets: int
+    since: float
 
 
 def open_base(
@@ -90,13 +94,14 @@ def open_base(
     content = read_content(store, base)
     found = dict(content["origin"])
     buckets = found.pop("buckets", None)
+    since = found.pop("since", -math.inf)
     if found != origin or buckets is None or n_buckets not in (0, buckets):
         return None
     files = list_file_steps(store, base)
     parts = [Reference.from_json(each) for each in content["partitions"]]
     if any(store.find(part.identity) is None for part in [*parts, *(f.step for f in files)]):
         return None
-    return Base(entry, content["account"], files, list_layers(store, base), buckets)
+    return Base(entry, content["account"], files, list_layers(store, base), buckets, since)
 
 
 def find_touched(
@@ -120,7 +125,7 @@ def find_touched(
     changed = [
         str(store.locate((before | now)[each])) for each in sorted(before.keys() ^ now.keys())
     ]
-    return _join_keys(map_items(client, _read_keys, changed))
+    return join_keys(map_items(client, _read_keys, changed))
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ def supersede_samples(client: Client, base: Base, keys: HashArray) -> Remainder:
         worn += [layer for layer in added[: MOST_LAYERS // 2] if layer not in worn]
     if worn:
         items = [(layer, base.n_buckets) for layer in worn]
-        keys = _join_keys([keys, *map_items(client, _list_keys, items)])
+        keys = join_keys([keys, *map_items(client, _list_keys, items)])
         layers, lost = _supersede(client, base, keys)
     return Remainder([layer for layer in layers if layer.n_rows], keys, lost)
 
@@ -221,5 +226,6 @@ def _read_keys(spill: str) -> HashArray:
     return Spill(Path(spill), {}).read_keys()
 
 
-def _join_keys(parts: Sequence[HashArray]) -> HashArray:
+def join_keys(parts: Sequence[HashArray]) -> HashArray:
+    """Keys that are in any of some arrays: uint64, sorted."""
     return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))

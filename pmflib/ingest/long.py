@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,14 @@ import pyarrow as pa
 from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError
-from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
-from pmflib.ingest.times import TimeReader
+from pmflib.ingest.times import TimeFormat, TimeReader
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
@@ -41,6 +42,7 @@ def spill_long(
     n_buckets: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
+    erased: ErasedSamples | None = None,
 ) -> dict[str, Any]:
     """Encode one file of answers, and deal them to buckets by their sample's hash.
 
@@ -60,11 +62,14 @@ def spill_long(
         Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
+    erased
+        Samples whose rows are passed over.
 
     Returns
     -------
-    name of the file, rows_in, rows_encoded, rows_left_out, rows_quarantined, reasons, cells_made_missing. The rows
-    encoded here enter `assemble_bucket`: see `combine_accounts`.
+    name of the file, rows_in, rows_encoded, rows_left_out, rows_erased, rows_quarantined, reasons, cells_made_missing,
+    and the oldest and newest time of its rows and their format, None where there are none. The rows encoded here enter
+    `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -74,25 +79,32 @@ def spill_long(
         If the source is not laid out long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    encoder = _LongEncoder(schema, source_config, policy)
+    encoder = _LongEncoder(schema, source_config, policy, erased)
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:
         fields.append(("time", pa.float64()))
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
-        spill.metadata |= {"layout": "long", "schema": schema.digest}
+        spill.metadata |= {"layout": "long", "schema": schema.digest, "identifier": "0"}
         for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows):
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
     np.save(folder / LEVEL_COUNTS, encoder.level_counts)
-    return screen.account.summarise(name=source.name)
+    times = {"oldest": encoder.oldest, "newest": encoder.newest, "time": encoder.time_format}
+    return screen.account.summarise(name=source.name, **times)
 
 
 class _LongEncoder:
     """Encodes the batches of one file."""
 
-    def __init__(self, schema: Schema, config: SourceConfig, policy: SchemaConfig) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        config: SourceConfig,
+        policy: SchemaConfig,
+        erased: ErasedSamples | None,
+    ) -> None:
         if config.layout != "long" or not (config.sample and config.variable and config.value):
             raise ConfigError(
                 f"source.layout is {config.layout!r}; spill_long needs 'long' with sample, variable and value"
@@ -101,11 +113,14 @@ class _LongEncoder:
         names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
+        self._erased, self._delimiter = erased, config.delimiter
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
         self._times = TimeReader()
         self._made_missing = np.zeros(schema.n_variables, np.int64)
+        self.oldest: float | None = None
+        self.newest: float | None = None
         self.level_counts = np.zeros(schema.n_levels, np.int64)
 
     def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
@@ -116,8 +131,11 @@ class _LongEncoder:
             batch = raw.batch.filter(pa.array(~left_out))
             raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
             places = places[~left_out]
+        raw, identifiers, n_erased = pass_over(raw, sample, self._erased, self._delimiter)
+        if n_erased:
+            screen.pass_over(n_erased)
+            places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts = Verdicts(raw.batch.num_rows)
-        identifiers = read_identifiers(raw.batch.column(sample))
         verdicts.mark(identifiers.undecodable, "not_utf8", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
         verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
@@ -139,8 +157,13 @@ class _LongEncoder:
             made_missing = known[unknown & verdicts.fits]
             self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
-        answered = levels[kept][levels[kept] >= 0]
-        self.level_counts += np.bincount(answered, minlength=self.level_counts.size)
+        # rows without an answer are counted first, and dropped
+        counts = np.bincount(levels[kept] + 1, minlength=self.level_counts.size + 1)
+        self.level_counts += counts[1:]
+        if time and kept.size:
+            mine = columns["time"][kept]
+            self.oldest = float(min(mine.min(), math.inf if self.oldest is None else self.oldest))
+            self.newest = float(max(mine.max(), -math.inf if self.newest is None else self.newest))
         columns = {"level": levels.astype(np.int32), "row": raw.rows, **columns}
         arrays = [identifiers.texts, *map(pa.array, columns.values())]
         rows = pa.RecordBatch.from_arrays(arrays, names=["sample", *columns])
@@ -148,6 +171,11 @@ class _LongEncoder:
             rows = rows.take(pa.array(kept))
         if kept.size:
             spill.append(identifiers.hashes[kept], rows)
+
+    @property
+    def time_format(self) -> TimeFormat | None:
+        """Whether times are numbers or instants; None where there are none."""
+        return self._times.format
 
     def count_cells(self) -> dict[str, int]:
         """Values that count as missing because they are no level, by variable."""

@@ -11,6 +11,7 @@ from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import ConfigError, SourceError
 from pmflib.hashing import HashArray
+from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import read_identifiers
 from pmflib.ingest.long import ValueEncoder, encode_variables
 from pmflib.ingest.readers import read_columns, read_rows
@@ -41,6 +42,19 @@ class Questions:
     variables: IntArray
     names: pa.StringArray
     truths: IntArray
+
+    def leave_out(self, erased: ErasedSamples | None) -> Questions:
+        """Questions about samples that are not erased."""
+        if erased is None:
+            return self
+        kept = ~erased.find(self.samples, self.hashes)
+        return Questions(
+            self.samples.filter(pa.array(kept)),
+            self.hashes[kept],
+            self.variables[kept],
+            self.names.filter(pa.array(kept)),
+            self.truths[kept],
+        )
 
 
 def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Questions:

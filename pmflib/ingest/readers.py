@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.csv_rows import read_csv_rows, read_header
+from pmflib.ingest.parquet_columns import check_type, simplify
 from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 
@@ -97,11 +98,10 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
         places = find_columns(source, file.schema_arrow.names, columns)
         for place in places:
             field = file.schema_arrow.field(place)
-            if pa.types.is_nested(field.type):
-                raise SourceError(
-                    f"{source.name}: column {field.name!r} holds {field.type}; a column of texts, numbers, "
-                    "booleans or times is needed: flatten it"
-                )
+            try:
+                check_type(field.name, field.type)
+            except SourceError as error:
+                raise SourceError(f"{source.name}: {error}") from None
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
         first = 1
         batches = file.iter_batches(size, columns=list(columns), use_threads=False)
@@ -116,7 +116,7 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
             if batch is None:
                 break
             rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
-            yield RawRows(_flatten(batch, columns), rows)
+            yield RawRows(_simplify(batch, columns), rows)
             first += batch.num_rows
         if first - 1 != file.metadata.num_rows:
             raise SourceError(
@@ -128,17 +128,7 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
         source.check(digest_source(source))
 
 
-def _flatten(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+def _simplify(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Put columns in the wanted order, in types that the compute functions accept."""
-    arrays = []
-    for name in columns:
-        column = batch.column(name)
-        if pa.types.is_null(column.type) or column.type == pa.string_view():
-            column = column.cast(pa.string())
-        elif column.type == pa.binary_view():
-            column = column.cast(pa.binary())
-        elif pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-            # Python's times end at microseconds
-            column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-        arrays.append(column)
+    arrays = [simplify(batch.column(name)) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))

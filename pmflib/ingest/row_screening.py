@@ -94,6 +94,7 @@ class Screen:
         self.account = Account()
         self._source = source
         self._delimiter = config.delimiter
+        self._sample = config.sample
         self._policy = policy
         self._quarantine = quarantine
 
@@ -101,6 +102,11 @@ class Screen:
         """Count rows of variables that are left out on purpose."""
         self.account.rows_in += n_rows
         self.account.rows_left_out += n_rows
+
+    def pass_over(self, n_rows: int) -> None:
+        """Count rows of samples that were erased."""
+        self.account.rows_in += n_rows
+        self.account.rows_erased += n_rows
 
     def sift(
         self, raw: RawRows, verdicts: Verdicts, variable_of: Callable[[int, int], Variable]
@@ -161,7 +167,9 @@ class Screen:
         where = f"{self._source.name}, row {broken.number}"
         if broken.column is not None:
             where += f", column {broken.column!r}"
-        shown = repr(broken.value[:200])
+        # errors are kept in the history, where nobody's identifier belongs
+        names = broken.column in (None, self._sample) and broken.reason != "no_sample"
+        shown = "it" if names else repr(broken.value[:200])
         if broken.variable is not None:
             if self._policy.on_unknown_level == "error":
                 levels = broken.variable.levels

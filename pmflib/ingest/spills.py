@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 from pmflib.arrays import BoolArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
-from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.buckets import list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.store.file_digests import read_checked
 
@@ -43,10 +45,13 @@ PAGE = np.dtype(
         ("first_key", "<i8"),
         ("last_key", "<i8"),
         ("keys_checksum", "<u4"),
+        ("oldest", "<f8"),
+        ("newest", "<f8"),
     ]
 )
 """Bucket and number of rows of a page; its first byte in ``ROWS_FILE``, and the one after its last, and their CRC-32;
-the places of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys."""
+the places of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys; the first and the last
+time of its rows, not a number where they have none."""
 
 _PLACE_BITS = 22
 """Bits for the place of a row among those that are sorted at once, below the 42 of its key."""
@@ -77,7 +82,7 @@ class SpillWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._n_bytes = self._n_rows = 0
         self._keys: list[HashArray] = []
-        self._pages: list[tuple[int, ...]] = []
+        self._pages: list[tuple[float, ...]] = []
         self._rows_file: IO[bytes] | None = None
         self._keys_file: IO[bytes] | None = None
 
@@ -96,34 +101,42 @@ class SpillWriter:
             return
         keys = np.concatenate(self._keys)
         # a key and a place in one integer: sorting integers is faster than sorting places by key
-        both = (keys << np.uint64(_PLACE_BITS)) | np.arange(keys.size, dtype=np.uint64)
-        both.sort()
-        keys = both >> np.uint64(_PLACE_BITS)
-        order = (both & np.uint64((1 << _PLACE_BITS) - 1)).astype(np.int64)
+        keys <<= np.uint64(_PLACE_BITS)
+        keys |= np.arange(keys.size, dtype=np.uint64)
+        keys.sort()
+        order = (keys & np.uint64((1 << _PLACE_BITS) - 1)).view(np.int64)
         rows = pa.concat_batches(self._waiting).take(pa.array(order))
         self._waiting.clear()
         self._keys.clear()
         self._n_bytes = self._n_rows = 0
-        buckets = find_buckets(keys).astype(np.int64)
-        edges = np.flatnonzero(np.diff(buckets, prepend=-1, append=-1))
-        new = np.diff(keys, prepend=~keys[:1]) != 0
-        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        keys >>= np.uint64(_PLACE_BITS)
+        new = np.ones(keys.size, np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        firsts = np.array(
+            [list_keys(bucket)[0] for bucket in range(self._n_buckets + 1)], np.uint64
+        )
+        edges = np.searchsorted(keys, firsts).tolist()
+        for bucket, (first, last) in enumerate(pairwise(edges)):
             for start in range(first, last, PAGE_ROWS):
                 part = slice(start, min(start + PAGE_ROWS, last))
                 new[start] = True
                 page = rows.slice(part.start, part.stop - part.start)
-                self._write(int(buckets[first]), page, keys[part][new[part]])
+                self._write(bucket, page, keys[part][new[part]])
 
     def _write(self, bucket: int, rows: pa.RecordBatch, keys: HashArray) -> None:
         assert self._rows_file is not None
         assert self._keys_file is not None
-        content, names = rows.serialize(), keys.astype("<u8").tobytes()
-        start, first = self._rows_file.tell(), self._keys_file.tell() // 8
+        content, names = rows.serialize(), keys.astype("<u8", copy=False).tobytes()
+        start, first = map(int, (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0))
         self._rows_file.write(content)
         self._keys_file.write(names)
         stop, checksum = start + content.size, zlib.crc32(content)
         places = first, first + keys.size, zlib.crc32(names)
-        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *places))
+        times = math.nan, math.nan
+        if "time" in rows.schema.names:
+            column = rows.column("time").to_numpy()
+            times = float(column.min()), float(column.max())
+        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *places, *times))
 
     def __enter__(self) -> SpillWriter:
         self._rows_file = (self._folder / ROWS_FILE).open("wb")
@@ -152,6 +165,8 @@ class Spill:
         Its folder.
     expected
         Metadata that it must have.
+    since
+        Rows with an earlier time are not read.
 
     Raises
     ------
@@ -160,8 +175,9 @@ class Spill:
         page is damaged.
     """
 
-    def __init__(self, folder: Path, expected: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, expected: Mapping[str, str], since: float = -math.inf) -> None:
         self._folder = folder
+        self._since = since
         try:
             fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
             self._pages = _read_index(read_checked(folder / INDEX_FILE))
@@ -191,6 +207,15 @@ class Spill:
             )
         return self._read_rows(self._pages["bucket"] == bucket)
 
+    def read_pages(self) -> Iterator[pa.RecordBatch]:
+        """Read all rows, page by page; those of a sample are in the order of the file."""
+        try:
+            with (self._folder / ROWS_FILE).open("rb") as file:
+                for page in self._pages:
+                    yield self._read_page(file, page)
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+
     def read_samples(self, keys: HashArray) -> pa.Table:
         """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
 
@@ -203,12 +228,28 @@ class Spill:
         rows = self._read_rows(found)
         if not rows.num_rows:
             return rows
-        hashes = hash_identifiers(rows["sample"].combine_chunks())
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
         return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
 
     def read_keys(self) -> HashArray:
         """Read the distinct keys of all samples: uint64, sorted."""
         return np.unique(self._read_key_table())
+
+    def count_rows(self, stop: float) -> int:
+        """Count the rows with a time before another."""
+        past = self._pages["newest"] < stop
+        partly = ~past & (self._pages["oldest"] < stop)
+        times = self._read_pages(partly)["time"].to_numpy()
+        return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
+
+    def read_keys_between(self, start: float, stop: float) -> HashArray:
+        """Read the distinct keys of samples that have rows with times in [start, stop): uint64, sorted."""
+        pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
+        rows = self._read_pages(pages)
+        times = rows["time"].to_numpy()
+        rows = rows.filter(pa.array((times >= start) & (times < stop)))
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
+        return np.unique(make_keys(hashes, self._n_buckets))
 
     def _read_key_table(self) -> HashArray:
         """Keys of all pages, page after page."""
@@ -225,7 +266,24 @@ class Spill:
                 raise self._refuse("keys of a page fail their checksum")
         return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
 
+    @property
+    def n_buckets(self) -> int:
+        """Buckets that rows are dealt to."""
+        return self._n_buckets
+
+    @property
+    def fields(self) -> pa.Schema:
+        """Schema of the rows."""
+        return self._fields
+
     def _read_rows(self, wanted: BoolArray) -> pa.Table:
+        """Rows of some pages that are not too old."""
+        rows = self._read_pages(wanted & ~(self._pages["newest"] < self._since))
+        if (self._pages["oldest"] < self._since).any():
+            rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
+        return rows
+
+    def _read_pages(self, wanted: BoolArray) -> pa.Table:
         pages = []
         try:
             with (self._folder / ROWS_FILE).open("rb") as file:
@@ -249,6 +307,11 @@ class Spill:
         return StoreError(
             f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
         )
+
+
+def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, also one of no chunks."""
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def is_among(keys: HashArray, wanted: HashArray) -> BoolArray:

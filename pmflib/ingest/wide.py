@@ -16,7 +16,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError, SchemaError
 from pmflib.hashing import assign_folds
-from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
@@ -55,7 +55,7 @@ def encode_wide(
     n_folds
         Folds that rows are dealt to, by a hash of row number and seed.
     seed
-        Made from the file's digest, so that rows of different files are dealt differently.
+        Made from the file's name, so that rows of different files are dealt differently.
     folder
         Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
@@ -63,8 +63,8 @@ def encode_wide(
 
     Returns
     -------
-    name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_quarantined, reasons, cells_made_missing,
-    ignored_columns, samples, observed, blocks.
+    name of the file, rows_in, rows_encoded, rows_left_out and rows_erased (none here), rows_quarantined, reasons,
+    cells_made_missing, ignored_columns, samples, observed, blocks.
 
     Raises
     ------
@@ -104,6 +104,7 @@ def spill_wide(
     n_buckets: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
+    erased: ErasedSamples | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples with identifiers, and deal them to buckets by their hash.
 
@@ -117,11 +118,13 @@ def spill_wide(
         Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
+    erased
+        Samples whose rows are passed over.
 
     Returns
     -------
-    name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_quarantined, reasons, cells_made_missing,
-    ignored_columns. The rows encoded here enter `assemble_bucket`: see `combine_accounts`.
+    name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_erased, rows_quarantined, reasons,
+    cells_made_missing, ignored_columns. The rows encoded here enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -141,10 +144,11 @@ def spill_wide(
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
-        spill.metadata |= {"layout": "wide", "schema": schema.digest}
+        spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(place)}
         for raw in read_rows(source, source_config, columns, on_rows=on_rows):
+            raw, identifiers, n_erased = pass_over(raw, place, erased, source_config.delimiter)
+            screen.pass_over(n_erased)
             verdicts = Verdicts(raw.batch.num_rows)
-            identifiers = read_identifiers(raw.batch.column(place))
             verdicts.mark(identifiers.undecodable, "not_utf8", place)
             verdicts.mark(identifiers.absent, "no_sample", place)
             kept, codes = encoder.encode(raw, verdicts, screen)

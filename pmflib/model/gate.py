@@ -16,7 +16,7 @@ beyond chance and perhaps by more than is tolerated; or not enough to say."""
 
 OUTGROWN = 2
 """Times as many cells today as on the reference from which on the reference may object, but need not be sure: a log
-that has begun with a few samples would else never get past them."""
+that was started with a few samples would else never get past them."""
 
 PROMOTE = "`pmf promote` makes it live all the same"
 

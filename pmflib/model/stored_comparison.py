@@ -34,7 +34,7 @@ class PairedGain:
     gain
         Mean, nats per cell.
     standard_error
-        Of the mean, over samples; infinite for fewer than two.
+        That of the mean, over samples; infinite for fewer than two.
     cells, samples
         Number of hidden cells, and of samples that have some.
     """
@@ -121,6 +121,30 @@ def compare_group(
 def merge_sums(parts: Sequence[FloatArray]) -> FloatArray:
     """Sum over parts of the samples, at least one, in the order given."""
     return np.asarray(np.sum(parts, axis=0))
+
+
+def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
+    """Whether two models answer alike: passes from the live model have then found none that is better.
+
+    Parameters
+    ----------
+    store
+        Store that holds the new model.
+    new, live
+        The models; the live one may be gone.
+    """
+    if new.digest == live.digest:
+        return True
+    try:
+        old = JointPMF.load(store.locate(live) / "model")
+    except StoreError:
+        return False
+    made = JointPMF.load(store.locate(new) / "model")
+    return (
+        made.schema.digest == old.schema.digest
+        and np.array_equal(made.prior, old.prior)
+        and np.array_equal(made.factors, old.factors)
+    )
 
 
 def find_obstacle(store: Store, new: Reference, live: Reference) -> str:

@@ -12,7 +12,7 @@ from pmflib.errors import SourceError, StoreError
 from pmflib.ingest.source_urls import mask_secrets
 from pmflib.ingest.sources import find_sources
 from pmflib.open_lineage import facets
-from pmflib.open_lineage.dataset_names import Dataset, describe_artefact, describe_file
+from pmflib.open_lineage.event_datasets import Dataset, describe_artefact, describe_file
 from pmflib.store.artefacts import SOURCE, Entry, Reference, Store
 from pmflib.store.dataset import list_sources
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -22,10 +23,11 @@ Client = Any
 _END_QUIETLY = """
 import logging, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
+logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
 """
 """Program that each worker process runs first. Ctrl-C in a terminal is sent to all processes, but it is the run that
-ends its workers, and the tasks that are cancelled then need no warning."""
+ends its workers, and the tasks that are cancelled then need no warning. The errors of tasks are raised where the run
+waits for them; workers would print them as well, with a traceback, and texts of data raw."""
 
 _KEEP_MEMORY = {
     f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": size
@@ -69,7 +71,10 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     n = cluster.workers or count_processors()
     options = {"preload": _END_QUIETLY} if cluster.processes else {}
     with (
-        _quiet("distributed"),
+        _quiet("distributed", logging.WARNING),
+        _quiet("distributed.worker", logging.CRITICAL),
+        # Dask's own would have a name that anybody can guess, and take first
+        tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
@@ -78,6 +83,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still means the default port
             dashboard_address="127.0.0.1:0",
+            local_directory=scratch,
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary() if cluster.processes else None,
             **options,
@@ -110,7 +116,7 @@ class _RunWorkers:
     stack
         Context of the run: workers end with it.
     address
-        Address of their scheduler; empty before they have started.
+        Address of the scheduler; empty before they have started.
     """
 
     cluster: ClusterConfig
@@ -171,11 +177,11 @@ def use_workers(cluster: ClusterConfig) -> Iterator[str]:
 
 
 @contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Let a logger, and those below it, report nothing below a warning."""
+def _quiet(name: str, level: int) -> Iterator[None]:
+    """Let a logger, and those below it that have no level of their own, report nothing below a level."""
     logger = logging.getLogger(name)
     before = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(level)
     try:
         yield
     finally:

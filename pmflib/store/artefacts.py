@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,23 @@ class Store:
         shutil.rmtree(work, ignore_errors=True)
         return entry
 
+    def enter_again(self, entry: Entry) -> Entry:
+        """Enter an artefact that is in the store under the identity that other inputs or options give its content.
+
+        Parameters
+        ----------
+        entry
+            The entry, with the new inputs and options; its identity is replaced.
+        """
+        old = entry.reference
+        reference = Reference(old.kind, entry.identify(), old.digest)
+        if (found := self.find(reference.identity)) is not None:
+            return found
+        entered = replace(entry, reference=reference)
+        with refuse_unwritable(self.root), hold_lease(self, f"entry of {old.kind}"):
+            self._record(entered)
+        return entered
+
     def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
         """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
         identity = identify(SOURCE, {}, {"name": name, "digest": digest}, 1)
@@ -324,17 +341,24 @@ class Store:
         close_tree(tmp, self.root.stat().st_mode)
         for path in (tmp, *tmp.rglob("*")):
             sync_file(path)
-        try:
-            os.rename(tmp, target)
-        except OSError:
-            if not target.is_dir():
-                raise
-            # another run published the same content first: names are digests, so this is the same, unless damaged since
-            if not _is_whole(target):
+        while True:
+            try:
+                os.rename(tmp, target)
+                break
+            except OSError:
+                if not target.is_dir():
+                    raise
+            # another run published the same content first: names are digests, so this is the same, unless damaged
+            # since. Who clears up sees that it is used again, or has taken it away just now
+            with suppress(FileNotFoundError):
+                os.utime(target)
+                if _is_whole(target):
+                    break
                 damaged = tmp.with_name(mark_draft("damaged"))
                 os.rename(target, damaged)
                 os.rename(tmp, target)
                 shutil.rmtree(damaged, ignore_errors=True)
+                break
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:

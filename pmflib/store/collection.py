@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from pmflib.store.artefacts import (
     Store,
     refuse_unwritable,
 )
+from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases, mark_draft
 from pmflib.store.retention import (
@@ -155,14 +156,14 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
             _count_folders(folders, found.leftovers.setdefault(name, Amount()))
         return found
     # the lease keeps others from what is on its way out, and perhaps back
-    with refuse_unwritable(store.root), hold_lease(store, "gc"):
+    with keep_erasures_out(store), refuse_unwritable(store.root), hold_lease(store, "gc"):
         if dropped:
             _record(store, keep_runs, runs)
-        _drop_entries(store, held, dropped, kept, found.artefacts)
+        _drop_entries(store, held, dropped, kept, dict(places), found.artefacts)
         for name, folders in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
             for folder in folders:
-                _drop_folder(store, folder, amount)
+                drop_folder(store, folder, amount)
         store.drop_leftovers()
         _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
     return found
@@ -179,6 +180,7 @@ def _drop_entries(
     held: dict[str, _Held],
     dropped: Iterable[str],
     kept: set[str],
+    places: Mapping[Path, int],
     amounts: dict[str, Amount],
 ) -> None:
     entries = {identity: each.entry for identity, each in held.items()}
@@ -198,9 +200,9 @@ def _drop_entries(
         amount.add(size)
         in_use[entry.reference.path] -= 1
         if entry.reference.path and not in_use[entry.reference.path]:
-            folder = Amount()
-            _drop_folder(store, store.root / entry.reference.path, folder)
-            amount.bytes += folder.bytes
+            freed, folder = Amount(), store.root / entry.reference.path
+            drop_folder(store, folder, freed, places.get(folder))
+            amount.bytes += freed.bytes
 
 
 def _take_entry(store: Store, identity: str, touched: int) -> int | None:
@@ -220,12 +222,19 @@ def _take_entry(store: Store, identity: str, touched: int) -> int | None:
     return state.st_size
 
 
-def _drop_folder(store: Store, folder: Path, amount: Amount) -> None:
-    """Delete a folder: under another name first, so that it is never there in part."""
+def drop_folder(store: Store, folder: Path, amount: Amount, touched: int | None = None) -> None:
+    """Delete a folder, and count it: under another name first, so that it is never there in part.
+
+    Where the time is given at which it was last touched, ns, a folder that has been touched since stays: another run
+    has come to the same content, and relies on it.
+    """
     draft = store.root / "tmp" / mark_draft("collected")
     try:
         os.rename(folder, draft)
     except FileNotFoundError:
+        return
+    if touched is not None and draft.stat().st_mtime_ns != touched:
+        os.rename(draft, folder)
         return
     amount.add(measure_folder(draft))
     shutil.rmtree(draft)

@@ -85,8 +85,10 @@ def hold_lease(store: Store, purpose: str) -> Iterator[None]:
 def list_leases(store: Store) -> list[Lease]:
     """All leases of a store, in order of their start; those that are over are listed until leftovers are dropped."""
     folder = store.root / "leases"
-    # ages by one clock, whichever hosts touch the leases: that of the file system, which sets this time
-    os.utime(folder)
+    # ages by one clock, whichever hosts touch the leases: that of the file system, which sets this time; in a store
+    # that may only be read they are at least so old
+    with suppress(OSError):
+        os.utime(folder)
     now = folder.stat().st_mtime
     found = []
     for path in folder.iterdir():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.erasures import read_erasures
 from pmflib.store.retention import is_needed
 
 
@@ -23,9 +24,12 @@ class Step:
     reference
         The artefact.
     entry
-        Its manifest entry; None for one that `pmf gc` has collected, for what was made of it does without it.
+        Its manifest entry; None for one that `pmf gc` has collected, for what was made of it does without it, and for
+        one that held erased samples.
     again
         Whether an earlier step is the same artefact: its inputs are not listed again.
+    erased
+        Whether it is gone because it held erased samples; the next step is what took its place, where something did.
     """
 
     depth: int
@@ -33,6 +37,7 @@ class Step:
     reference: Reference
     entry: Entry | None
     again: bool
+    erased: bool = False
 
 
 def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> Iterator[Step]:
@@ -53,10 +58,18 @@ def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> It
         If an entry on the way is missing that no collection may have taken.
     """
     listed: set[str] = set()
+    erasures = read_erasures(store)
+    deleted = set() if erasures is None else erasures.list_deleted()
+    forward = {} if erasures is None else erasures.forward()
     waiting: list[tuple[int, str, Reference, bool]] = [(0, "", reference, True)]
     while waiting:
         depth, role, current, needed = waiting.pop()
         entry = store.find(current.identity)
+        if entry is None and current.identity in deleted:
+            yield Step(depth, role, current, None, False, erased=True)
+            if (taker := forward.get(current.identity)) is not None:
+                waiting.append((depth + 1, "without erased samples", taker, False))
+            continue
         if entry is None and needed:
             raise StoreError(
                 f"{current.kind} {current.digest[:12]} is not in the manifest: its lineage is broken; "

@@ -72,6 +72,9 @@ def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
         standing: Standing = "live" if model == live else "past"
         if model not in once_live:
             outcome = last[model].outcome
+            if outcome == "unchanged":
+                # the same parameters as those of a model that is listed
+                continue
             standing = "rejected" if outcome == "kept" else "undecided"
             standing = "held back" if outcome == "held back" else standing
         found.append(_make_standing(record, model, standing, last[model].reason))
@@ -97,7 +100,8 @@ def find_candidate(records: Sequence[RunRecord], number: int | None) -> RunRecor
     for record in reversed(records):
         model = record.stages.get("model") if record.action == "run" else None
         if number is None:
-            if model is not None and model != live and record.is_complete:
+            decided = record.outcome in ("promoted", "kept")
+            if model is not None and model != live and decided:
                 return record
         elif record.number == number:
             if model is None:

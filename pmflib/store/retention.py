@@ -36,6 +36,9 @@ BY_AGE = frozenset({"predictions", "answers"}) | JUDGEMENTS
 def is_needed(entry: Entry, reference: Reference) -> bool:
     """Whether an input is kept together with an artefact: not what a judgement is about, or is ``DISPENSABLE``."""
     kind = entry.reference.kind
+    if (kind, reference.kind) == ("counts", "counts"):
+        # full tables are complete; differences lead back to the last full ones
+        return entry.summary.get("differences") != 0
     return kind not in JUDGEMENTS and (kind, reference.kind) not in DISPENSABLE
 
 

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from pmflib.store.artefacts import (
     refuse_unwritable,
     sync_file,
 )
+from pmflib.store.erasures import read_erasures
 from pmflib.store.leases import hold_lease, mark_draft
 from pmflib.store.private_files import make_folder, write_file
 from pmflib.store.sealed_json import seal, unseal
@@ -180,15 +181,16 @@ def append_record(
 
 
 def list_records(store: Store, name: str) -> list[RunRecord]:
-    """All records of a pipeline, in order; none if it has never run.
+    """All records of a pipeline, in order; none if it has never run. Stages that an erasure replaced are the new ones.
 
     Raises
     ------
     StoreError
         If a record is damaged.
     """
-    folder = store.root / RECORDS / name
-    return [read_record(folder, number) for number in sorted(list_numbers(folder))]
+    folder, forward = store.root / RECORDS / name, _read_forward(store)
+    records = [read_record(folder, number) for number in sorted(list_numbers(folder))]
+    return [_forward(record, forward) for record in records]
 
 
 def locate_record(store: Store, name: str, number: int) -> Path:
@@ -211,7 +213,7 @@ def find_record(store: Store, name: str, number: int) -> RunRecord:
         raise StoreError(
             f"run {number} of pipeline {name!r} is not in its history: {known}; `pmf history` lists them"
         )
-    return read_record(folder, number)
+    return _forward(read_record(folder, number), _read_forward(store))
 
 
 def find_live(store: Store, name: str) -> Reference | None:
@@ -240,7 +242,7 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
     for number in sorted(list_numbers(folder), reverse=True):
         record = read_record(folder, number)
         if record.action in ("run", "labels") and record.is_complete:
-            return record
+            return _forward(record, _read_forward(store))
     return None
 
 
@@ -256,8 +258,23 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
     for number in sorted(list_numbers(folder), reverse=True):
         record = read_record(folder, number)
         if record.action == "run" and record.stages.get("model") == model:
-            return record
+            return _forward(record, _read_forward(store))
     return None
+
+
+def _read_forward(store: Store) -> dict[str, Reference]:
+    """What erasures put in the place of artefacts that records refer to, by identity."""
+    erasures = read_erasures(store)
+    return {} if erasures is None else erasures.forward()
+
+
+def _forward(record: RunRecord, forward: Mapping[str, Reference]) -> RunRecord:
+    """Record whose stages are those that there are after all erasures."""
+    stages = {
+        stage: forward.get(reference.identity, reference)
+        for stage, reference in record.stages.items()
+    }
+    return record if stages == record.stages else replace(record, stages=stages)
 
 
 def describe_environment() -> dict[str, str]:

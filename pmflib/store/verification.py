@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +99,7 @@ def verify_store(
     store: Store,
     collected: Collected | None = None,
     is_needed: Callable[[Entry, Reference], bool] = lambda entry, reference: True,
+    erased: Collection[str] = (),
 ) -> Verification:
     """Check every entry, record, folder and file of a store; every byte of its artefacts is read once.
 
@@ -110,6 +111,8 @@ def verify_store(
         Runs whose artefacts may be gone, for they were deleted on purpose.
     is_needed
         Whether an input of an entry has to be there; inputs that may have been deleted on purpose need not.
+    erased
+        Identities of artefacts that are gone because samples were erased; whatever refers to them is whole.
 
     Returns
     -------
@@ -124,8 +127,8 @@ def verify_store(
         for role, reference in entry.inputs.items():
             if is_needed(entry, reference):
                 user = f"{role} of {entry.reference.kind} {entry.reference.digest[:12]}"
-                damages += _check_reference(reference, user, entries, files)
-    damages += _check_records(store, collected or {}, entries, files)
+                damages += _check_reference(reference, user, entries, files | {*erased})
+    damages += _check_records(store, collected or {}, entries, files | {*erased})
     with ThreadPoolExecutor(count_processors()) as pool:
         contents = list(
             pool.map(lambda place: _check_content(store, place, places[place]), sorted(places))

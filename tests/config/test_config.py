@@ -1,10 +1,12 @@
 import re
+from datetime import timedelta
 
 import pytest
 
 from pmflib.config import (
     CrowdConfig,
     EMConfig,
+    GateConfig,
     ModelConfig,
     PipelineConfig,
     load_config,
@@ -68,7 +70,7 @@ def test_make_config__methods_of_pairs_are_those_of_fit():
 
 
 def test_docstrings__show_every_option_and_every_method():
-    for section in (ModelConfig, CrowdConfig, EMConfig, PipelineConfig):
+    for section in (ModelConfig, CrowdConfig, EMConfig, GateConfig, PipelineConfig):
         for name, field in section.model_fields.items():
             assert f"{field.alias or name} (" in section.__doc__
     for name, method in PAIR_METHODS.items():
@@ -242,3 +244,29 @@ def test_make_config__limits_of_guards_that_make_no_sense():
     ):
         with pytest.raises(ConfigError, match=message):
             make(quality=given)
+
+
+def test_make_config__how_long_models_are_refitted_warm():
+    for text, time in (
+        ("30d", timedelta(days=30)),
+        ("36h", timedelta(hours=36)),
+        ("4w", timedelta(weeks=4)),
+        ("0d", timedelta(0)),
+        ("never", None),
+    ):
+        assert make(model={"rank": 2, "refresh": text}).model.refresh_after == time
+    assert make().model.refresh_after == timedelta(days=30)
+    for text in ("30", "d", "-1d", "1.5d", "30 days", "", "99999999w", "1234567890h"):
+        with pytest.raises(
+            ConfigError, match=r"^model.refresh: '.*' is no time up to 36500d; write"
+        ):
+            make(model={"rank": 2, "refresh": text})
+
+
+def test_make_config__gate():
+    gate = make().gate
+    assert (gate.least_cells, gate.standard_errors, gate.largest_loss) == (100, 2.0, 0.02)
+    assert make(gate={"largest_loss": 0}).gate.largest_loss == 0
+    for options in ({"least_cells": 0}, {"standard_errors": 0}, {"largest_loss": -0.1}):
+        with pytest.raises(ConfigError, match=f"^gate.{next(iter(options))}: "):
+            make(gate=options)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.differences.alignment import align_levels
-from pmflib.differences.models import compare_models
+from pmflib.differences.model_differences import compare_models
 from pmflib.model import JointPMF
 from pmflib.schema import Schema, Variable
 

@@ -4,6 +4,7 @@ import pytest
 
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import start_workers
+from tests.faults.fault_matrix import FAULTS_SEEN, write_matrix
 from tests.faults.fault_runs import run_stages, write_config, write_log, write_wide
 
 
@@ -38,3 +39,11 @@ def undisturbed(
     with start_workers(ClusterConfig(workers=2)) as address:
         digests = run_stages(write_config(folder, large_log), address)
     return folder / "store", digests
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the matrix of faults: what happened, what was being written, and with which exit codes the run ended."""
+    if FAULTS_SEEN:
+        terminalreporter.section("faults, each followed by a run to the same bits")
+        for line in write_matrix():
+            terminalreporter.line(line)

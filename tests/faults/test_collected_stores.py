@@ -16,6 +16,7 @@ from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect, measure_folder
 from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.run_records import COLLECTIONS, list_records
 from pmflib.store.verification import verify_store
 from tests.faults.fault_runs import (
     ROOT,
@@ -102,6 +103,8 @@ def test_collect__killed_process(small_log: Path, tmp_path: Path) -> None:
             lease.unlink()
         problems = find_problems(store)
         assert {each for each in problems if not each.startswith("orphan folder")} == set()
+    # they were killed while they collected, and said first what may be missing
+    assert list_records(store, COLLECTIONS)
     collect(store, 1)
     assert find_problems(store) == set()
     assert not (store.root / "thing").exists() or not list((store.root / "thing").iterdir())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands.quarantine import quarantine
+from flows.commands.rejects import quarantine
 from pmflib.crowd import aggregate
 from tests.crowd.label_logs import draw_log
 

@@ -60,6 +60,13 @@ def ran(home, api):
     return config, etl(str(config)), since
 
 
+def test_store__of_a_run_is_its_owners_alone(ran, home):
+    for folder in (home / "store", home / "prefect"):
+        for path in (folder, *folder.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert list((home / "store" / "leases").iterdir()) == []
+
+
 def test_etl__learns_the_votes(ran):
     _, facts, _ = ran
     assert facts["reason"] == "first model of this pipeline"
@@ -86,8 +93,8 @@ def test_etl__every_stage_is_recorded(ran):
     stages = {"ingest", "count", "quality", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} == stages
     assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
-    kinds = ("dataset", "counts", "quality", "start", "model", "scores")
-    assert set(artifacts) == {f"pmf-{kind}" for kind in kinds}
+    kinds = ("run", "dataset", "counts", "quality", "start", "model", "scores")
+    assert set(artifacts) == {f"pmf-pipeline-{kind}" for kind in kinds}
     assert len(set(artifacts.values())) == 1
 
 
@@ -107,7 +114,7 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     config, _, _ = ran
     assert call(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
-    assert "Live model: the live model, unchanged" in out
+    assert "the live model, unchanged\nLive model " in out
     stages = [line.split(":")[0] for line in err.splitlines()]
     assert stages == ["encode files", "fit", "evaluate", "publish"]
 

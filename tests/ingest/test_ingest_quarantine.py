@@ -64,7 +64,7 @@ def test_account__refuses_rows_that_vanish():
     account = Account(rows_in=3, rows_encoded=1)
     account.reasons["ragged"] = 1
     with pytest.raises(
-        StoreError, match="3 entered, 1 were encoded, 0 left out, 1 put in quarantine"
+        StoreError, match="3 entered, 1 were encoded, 0 left out, 0 erased, 1 put in quarantine"
     ):
         account.summarise()
     account.reasons["duplicate"] = 1
@@ -72,6 +72,7 @@ def test_account__refuses_rows_that_vanish():
         "rows_in": 3,
         "rows_encoded": 1,
         "rows_left_out": 0,
+        "rows_erased": 0,
         "rows_quarantined": 2,
         "reasons": {"ragged": 1, "duplicate": 1},
         "cells_made_missing": {},
@@ -92,6 +93,8 @@ def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
         "rows_in": 10,
         "rows_encoded": 6,
         "rows_left_out": 0,
+        "rows_outside": 0,
+        "rows_erased": 0,
         "rows_quarantined": 4,
         "reasons": {"ragged": 2, "duplicate": 2},
         "cells_made_missing": {"v": 3},

@@ -109,6 +109,7 @@ def test_encode_wide__round_trip(tmp_path):
         "rows_in": 3,
         "rows_encoded": 3,
         "rows_left_out": 0,
+        "rows_erased": 0,
         "rows_quarantined": 0,
         "reasons": {},
         "cells_made_missing": {},
@@ -176,7 +177,7 @@ def test_encode_wide__unknown_level_stops(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (b"no", "row 2: 'no' has too few or too many fields"),
+        (b"no", "row 2: it has too few or too many fields"),
         (b"\xff,1", r"row 2, column 'a': '\\\\xff' is not UTF-8"),
     ],
 )

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import make_config
+from pmflib.errors import StoreError
 from pmflib.ingest import build_dataset, export_quarantine, layering
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
@@ -19,11 +20,13 @@ LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", 
 LAYOUTS = {
     "long": {key: value for key, value in LONG.items() if key != "time"},
     "timed": LONG,
+    "window": LONG,
     "wide": {"layout": "wide", "sample": "who"},
     "nameless": {"layout": "wide"},
 }
 HEADERS = {"long": "who,what,said", "timed": "who,what,said,ts", "wide": "who,a,b,c"}
-HEADERS["nameless"] = "a,b,c"
+HEADERS |= {"nameless": "a,b,c", "window": HEADERS["timed"]}
+DAY = 86_400
 
 
 def configure(folder, layout, **policy):
@@ -31,6 +34,7 @@ def configure(folder, layout, **policy):
         {
             "source": {"path": "data", **LAYOUTS[layout]},
             "schema": policy,
+            "window": {"days": 4} if layout == "window" else {},
             "store": {"folds": 2, "buckets": 0 if layout == "nameless" else 4},
             "model": {"rank": 2},
             "evaluate": {"test_folds": 0},
@@ -39,7 +43,7 @@ def configure(folder, layout, **policy):
     )
 
 
-def draw_file(rng, layout, n_rows):
+def draw_file(rng, layout, n_rows, step=0):
     """Text of a file: few samples, so that they meet in several files; some rows do not fit."""
     lines = [HEADERS[layout]]
     for _ in range(n_rows):
@@ -49,6 +53,8 @@ def draw_file(rng, layout, n_rows):
             {
                 "long": f"{who},{rng.choice(list('abcd'))},{said.strip()}",
                 "timed": f"{who},{rng.choice(list('abc'))},{said.strip()},{rng.integers(6)}",
+                "window": f"{who},{rng.choice(list('abc'))},{said.strip()},"
+                f"{(step + rng.integers(6)) * DAY + rng.integers(9)}",
                 "wide": f"{who if rng.random() > 0.1 else ''},{answers}",
                 "nameless": answers + (",1" if rng.random() < 0.1 else ""),
             }[layout]
@@ -84,15 +90,15 @@ def change_files(folder, rng, layout, step):
             case 0 if len(files) > 1:
                 files.pop(rng.integers(len(files))).unlink()
             case 1 if files:
-                files[rng.integers(len(files))].write_text(draw_file(rng, layout, 12))
+                files[rng.integers(len(files))].write_text(draw_file(rng, layout, 12, step))
             case 2 if files:
                 chosen = files.pop(rng.integers(len(files)))
                 files.append(chosen.rename(folder / f"{rng.integers(10)}-{step}-{chosen.name}"))
             case _:
                 files.append(folder / f"{rng.integers(10)}-{step}.csv")
-                files[-1].write_text(draw_file(rng, layout, 12))
+                files[-1].write_text(draw_file(rng, layout, 12, step))
     if not files:
-        (folder / "first.csv").write_text(draw_file(rng, layout, 30))
+        (folder / "first.csv").write_text(draw_file(rng, layout, 30, step))
 
 
 def check_steps(folder, seed, layout, n_steps):
@@ -169,3 +175,27 @@ def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
         entry = build_dataset(None, store, changed, schema, base=base)
         assert "base" not in entry.inputs
         assert entry.summary["samples"] == 1
+
+
+@pytest.mark.parametrize("part", ["rows.pages", "keys.pages", "pages.npy", "fields.arrow"])
+def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
+    config, store = configure(tmp_path, "timed"), Store(tmp_path / "store")
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        rows = "".join(f"s{k},{name},1,{k}\n" for k in range(50))
+        (tmp_path / "data" / f"{name}.csv").write_text(f"who,what,said,ts\n{rows}")
+    base = build_dataset(None, store, config, SCHEMA)
+    rows = "".join(f"s{k},c,1,{k}\n" for k in range(50))
+    (tmp_path / "data" / "c.csv").write_text(f"who,what,said,ts\n{rows}")
+    file = store.locate(base.inputs["spill 00000"]) / part
+    content = file.read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(content), 12).tolist():
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(bytes(damaged))
+        # the page of keys of a file that has not changed is read to find the pages of rows
+        with pytest.raises(StoreError):
+            build_dataset(None, store, config, SCHEMA, base=base.reference)
+    file.write_bytes(content)
+    entry = build_dataset(None, store, config, SCHEMA, base=base.reference)
+    assert entry.summary["rows_in"] == 150

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import stat
 import urllib.request
+from pathlib import Path
 
 import psutil
 import pytest
@@ -35,6 +37,10 @@ async def try_to_stop(address, security):
 def test_start_workers__threads_listen_on_no_port():
     before = list_ports()
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
+        (scratch,) = {
+            worker["local_directory"] for worker in client.scheduler_info()["workers"].values()
+        }
+        assert stat.S_IMODE(Path(scratch).parents[1].stat().st_mode) == 0o700
         assert client.submit(len, [1, 2]).result() == 2
         assert list_ports() == before
 

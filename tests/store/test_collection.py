@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pmflib.errors import StoreError
 from pmflib.store import collection
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import collect
+from pmflib.store.collection import Amount, collect, drop_folder
 from pmflib.store.leases import hold_lease
 from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
@@ -337,3 +337,25 @@ def test_collect__two_at_a_time(store):
     assert len(list_left(store)[0]) == 6
     assert find_problems(store) == set()
     assert store.find(made[-1]["model"].reference.identity) is not None
+
+
+def test_drop_folder__keeps_what_another_run_has_come_to(tmp_path):
+    store = Store(tmp_path / "store")
+
+    def build(option):
+        def write(folder, work):
+            (folder / "text").write_text("the same content")
+            return {}
+
+        return store.build("thing", inputs={}, options={"o": option}, version=1, write=write)
+
+    folder = store.locate(build(1).reference)
+    touched = folder.stat().st_mtime_ns
+    build(2)
+    amount = Amount()
+    drop_folder(store, folder, amount, touched)
+    assert (folder / "text").read_text() == "the same content"
+    assert amount.number == 0
+    drop_folder(store, folder, amount, folder.stat().st_mtime_ns)
+    assert not folder.exists()
+    assert amount.number == 1

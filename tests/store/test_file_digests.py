@@ -14,6 +14,7 @@ from pmflib.store.file_digests import (
     digest_list,
     digest_tree,
     find_changes,
+    name_place,
     read_checked,
     read_list,
 )
@@ -121,3 +122,14 @@ def test_read_checked__file_in_no_artefact(tmp_path):
     check_file(tmp_path / "absent")
     with pytest.raises(FileNotFoundError):
         read_checked(tmp_path / "absent")
+
+
+def test_name_place__is_the_same_in_every_store(artefact, tmp_path):
+    name = name_place(artefact / "deep" / "text")
+    assert name == f"thing/{artefact.name}/deep/text"
+    (tmp_path / "store").rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / "thing" / artefact.name / "deep" / "text"
+    assert name_place(moved) == name
+    # outside artefacts, a path says which file it is
+    assert name_place(tmp_path / "x") != name_place(tmp_path / "y")
+    assert name_place(tmp_path / "x") == str((tmp_path / "x").resolve())

@@ -69,9 +69,19 @@ def test_hold_lease__is_touched_and_comes_back_when_it_is_deleted(store, monkeyp
 
 
 def test_list_leases__ages_are_by_the_clock_of_the_file_system(store, monkeypatch):
-    # a host whose clock is an hour ahead does not take others for dead
     with hold_lease(store, "run"):
+        (path,) = (store.root / "leases").iterdir()
+        age(path, LEASE_SECONDS / 2)
         monkeypatch.setattr(time, "time", lambda: 4e9)
+        assert list_leases(store)[0].age == pytest.approx(LEASE_SECONDS / 2, abs=60)
+
+
+def test_list_leases__store_that_may_only_be_read(store, monkeypatch):
+    def refuse(path, times=None):
+        raise PermissionError(1, "read-only", str(path))
+
+    with hold_lease(store, "run"):
+        monkeypatch.setattr(os, "utime", refuse)
         assert list_leases(store)[0].is_alive
 
 

@@ -46,6 +46,9 @@ def test_list_models__what_became_of_each():
     ]
     assert list_models(HISTORY)[0].scores == {"log_prob_per_cell": -1.0}
     assert list_models([]) == []
+    same = [*HISTORY, make(7, "run", "unchanged", A, replace(C, identity="9" * 64))]
+    assert len(list_models(same)) == 4
+    assert find_candidate(same, None).number == 4
     promoted = [*HISTORY, make(7, "promote", "done", B)]
     assert [(each.standing, each.why) for each in list_models(promoted)[::2]] == [
         ("past", "run 1: promoted"),

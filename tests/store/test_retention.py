@@ -66,6 +66,13 @@ def test_order_by_need__what_is_left_never_lacks_an_input(graph):
         assert not needed & {*order[:place]}
 
 
+def test_is_needed__counts_keep_what_they_are_differences_to_until_they_are_full_again():
+    base = name(1, "counts")
+    entry = Entry(name(2, "counts"), {"base": base}, {}, 1, {"differences": 3})
+    assert is_needed(entry, base)
+    assert not is_needed(replace(entry, summary={"differences": 0}), base)
+
+
 def test_is_needed__not_what_content_does_without():
     for kind, of_input, needed in (
         ("dataset", "dataset", False),

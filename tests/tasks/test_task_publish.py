@@ -75,6 +75,28 @@ def test_publish__keeps_the_better_and_promotes_the_better(published, workers):
     assert promoted.live == stages["model"]
 
 
+def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypatch):
+    """Passes over other data found nothing better: the live model stays, and so does what it is judged on."""
+    config, stages, first = published
+    again = refine.fn(
+        with_passes(config, 6), stages["dataset"], stages["counts"], stages["start"], workers
+    )
+    store = Store(config.resolve("store"))
+
+    def write(folder, work):
+        model = JointPMF.load(store.locate(first.live) / "model")
+        JointPMF(model.prior, model.factors, model.schema, {"method": "given+em"}).save(
+            folder / "model"
+        )
+        return summary_of(config, first.live)
+
+    equal = store.build("model", inputs={"start": again}, options={}, version=1, write=write)
+    assert equal.reference.digest != first.live.digest
+    decision = publish.fn(config, {**stages, "model": equal.reference}, workers)
+    assert (decision.outcome, decision.live) == ("unchanged", first.live)
+    assert "today" not in decision.facts["gate"]
+
+
 def test_publish__a_changed_schema_is_not_compared(published, pipeline, workers):
     _, stages, _ = published
     config = pipeline(make_schema(3, 2, 5, 2), {})

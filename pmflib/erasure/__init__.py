@@ -1,0 +1,1 @@
+"""Erasure: samples are taken out of everything that a store holds."""

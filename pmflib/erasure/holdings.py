@@ -1,0 +1,198 @@
+"""Which artefacts of a store hold erased samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pmflib.arrays import BoolArray
+from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.errors import StoreError
+from pmflib.ingest.buckets import make_keys
+from pmflib.ingest.erased_samples import ErasedSamples
+from pmflib.ingest.identifiers import hash_identifiers, read_sample_hashes
+from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
+from pmflib.ingest.rejected_rows import read_part
+from pmflib.ingest.spills import Spill, is_among
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.dataset import SAMPLES, read_content
+from pmflib.store.file_digests import check_file
+from pmflib.store.sample_blocks import read_identifier_texts
+
+IDENTIFIED = ("spill", "samples", "predictions", "answers")
+"""Kinds of artefacts that hold identifiers of samples."""
+SUBSTANCE = ("spill", "samples")
+"""Kinds that datasets are made of."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an artefact holds of erased samples.
+
+    Parameters
+    ----------
+    rows
+        Its rows of them, rejected ones included.
+    digests
+        Salted digests of those whose identifiers it holds; of rejected rows they are not listed.
+    """
+
+    rows: int = 0
+    digests: frozenset[str] = frozenset()
+
+
+@dataclass
+class Holdings:
+    """Artefacts of a store that hold erased samples, or would reveal them.
+
+    Parameters
+    ----------
+    entries
+        All entries of the manifest, by identity.
+    held
+        What those of ``IDENTIFIED`` hold, by identity; those that hold nothing are left out.
+    datasets
+        Identities of the datasets that are made of such.
+    counts
+        Identities of the counts of such datasets, of datasets that are not in the store, so that nobody knows, and of
+        those that are differences to such counts.
+    """
+
+    entries: Mapping[str, Entry]
+    held: dict[str, Held] = field(default_factory=dict)
+    datasets: set[str] = field(default_factory=set)
+    counts: set[str] = field(default_factory=set)
+
+    def list_samples(self) -> frozenset[str]:
+        """Salted digests of the erased samples that were found."""
+        return frozenset().union(*(each.digests for each in self.held.values()))
+
+
+def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
+    """Find what a store holds of erased samples.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is damaged: what it holds is not known.
+    """
+    entries = {entry.reference.identity: entry for entry in store.entries()}
+    found = Holdings(entries)
+    read = {"spill": _look_into_spill, "samples": _look_into_partition}
+    for identity, entry in entries.items():
+        if entry.reference.kind in IDENTIFIED:
+            folder = store.locate(entry.reference)
+            held = read.get(entry.reference.kind, _look_into_tables)(folder, entry, erased)
+            if held.rows:
+                found.held[identity] = held
+    for identity, entry in entries.items():
+        if entry.reference.kind == "dataset":
+            parts = list_parts(store, entry.reference)
+            if any(part.identity in found.held for part in parts):
+                found.datasets.add(identity)
+    if found.held:
+        _find_counts(store, found)
+    return found
+
+
+def list_parts(store: Store, dataset: Reference) -> list[Reference]:
+    """Partitions of a dataset, and the artefacts of its files."""
+    content = read_content(store, dataset)
+    parts = [Reference.from_json(each) for each in content["partitions"]]
+    return parts + [Reference.from_json(each["step"]) for each in content["files"]]
+
+
+def find_rejected(folder: Path, place: int, delimiter: str, erased: ErasedSamples) -> BoolArray:
+    """Whether each rejected row of a step is of an erased sample; see `ErasedSamples.find_in_rows`."""
+    found = [np.empty(0, np.bool_)]
+    for batch in read_part(folder / QUARANTINE, None):
+        ragged = pc.equal(batch["reason"], "ragged").to_pylist()
+        found.append(erased.find_in_rows(batch["raw"].to_pylist(), ragged, place, delimiter))
+    return np.concatenate(found)
+
+
+def find_in_partition(path: Path, erased: ErasedSamples) -> tuple[BoolArray, list[bytes]]:
+    """Whether each row of a partition is an erased sample, and the identifiers of those that are."""
+    found = is_among(read_sample_hashes(path), erased.hashes)
+    rows = np.flatnonzero(found)
+    texts, lengths = read_identifier_texts(path)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    names = []
+    for row in rows.tolist():
+        name = texts[ends[row] - lengths[row] : ends[row]].tobytes()
+        found[row] = erased.holds(name)
+        names += [name] if found[row] else []
+    return found, names
+
+
+def read_reading(entry: Entry) -> tuple[int, str]:
+    """Place of the identifier in a rejected row of a partition, and the delimiter of its text."""
+    source = entry.options["source"]
+    return (0 if source["layout"] == "long" else -1), source["delimiter"]
+
+
+def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> Held:
+    spill = Spill(folder, {})
+    rows = spill.read_samples(np.unique(make_keys(erased.hashes, spill.n_buckets)))
+    samples = rows["sample"].combine_chunks()
+    mine = samples.filter(pa.array(erased.find(samples, hash_identifiers(samples))))
+    place, delimiter = int(spill.metadata["identifier"]), entry.options["source"]["delimiter"]
+    n_rejected = int(np.count_nonzero(find_rejected(folder, place, delimiter, erased)))
+    return _describe(len(mine) + n_rejected, mine, erased)
+
+
+def _look_into_partition(folder: Path, entry: Entry, erased: ErasedSamples) -> Held:
+    if not (folder / QUARANTINE_HASHES).exists():
+        # rows without identifiers are nobody's
+        return Held()
+    gone, names = find_in_partition(folder / SAMPLES, erased)
+    # rejected duplicates are of samples that the partition holds
+    return _describe(int(np.count_nonzero(gone)), pa.array(names, pa.binary()), erased)
+
+
+def _look_into_tables(folder: Path, entry: Entry, erased: ErasedSamples) -> Held:
+    held = Held()
+    for path in sorted(folder.glob("*.parquet")):
+        check_file(path)
+        try:
+            table = pq.ParquetFile(path)
+            if "sample" not in table.schema_arrow.names:
+                continue
+            for batch in table.iter_batches(columns=["sample"], use_threads=False):
+                samples = batch.column(0).cast(pa.binary()).fill_null(b"")
+                mine = samples.filter(pa.array(erased.find(samples, hash_identifiers(samples))))
+                more = _describe(len(mine), mine, erased)
+                held = Held(held.rows + more.rows, held.digests | more.digests)
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(
+                f"{path.parent.parent.name} {path.parent.name!r} cannot be read ({error}); delete its folder"
+            ) from error
+    return held
+
+
+def _describe(rows: int, samples: pa.BinaryArray, erased: ErasedSamples) -> Held:
+    names = samples.unique().to_pylist()
+    return Held(rows, frozenset(erased.digest_identifier(name) for name in names))
+
+
+def _find_counts(store: Store, found: Holdings) -> None:
+    counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind == "counts"}
+    chains: dict[str, set[str]] = {}
+    clean = set()
+    for entry in counts.values():
+        tables = StoredTables(store.locate(entry.reference) / PAIRS)
+        chains[entry.reference.digest] = set(tables.chain.digests)
+        dataset = entry.inputs["dataset"].identity
+        if dataset in found.entries and dataset not in found.datasets:
+            # tables that are of another dataset as well, which has been collected, tell no more than these
+            clean.add(entry.reference.digest)
+    revealing = chains.keys() - clean
+    while more := {each for each in chains if chains[each] & revealing} - revealing:
+        revealing |= more
+    found.counts = {i for i, entry in counts.items() if entry.reference.digest in revealing}

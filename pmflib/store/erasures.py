@@ -1,0 +1,247 @@
+"""What was erased from a store: digests of identifiers, never the identifiers, and what took the place of artefacts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pmflib.errors import StoreError
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
+from pmflib.store.leases import Lease, list_leases
+from pmflib.store.sealed_json import seal, unseal
+
+ERASURES = "erasures.json"
+"""File of a store with its erasures; a store from which nothing was erased has none."""
+SALT_BYTES = 32
+"""Bytes of the salt of a store: nobody has tables of digests for it."""
+PURPOSE = "erase"
+"""Purpose of the lease of an erasure."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One artefact that an erasure took out of a store, or out of use.
+
+    Parameters
+    ----------
+    old
+        What there was.
+    new
+        What the history refers to from now on; None where there is nothing in its place.
+    rows
+        Rows of erased samples that the old one held.
+    deleted
+        Whether the old one is deleted: it held erased samples, or would reveal them beside the new one.
+    """
+
+    old: Reference
+    new: Reference | None
+    rows: int
+    deleted: bool
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Replacement:
+        """Read what `asdict` gives."""
+        new = None if data["new"] is None else Reference.from_json(data["new"])
+        old = Reference.from_json(data["old"])
+        return cls(old, new, int(data["rows"]), bool(data["deleted"]))
+
+
+@dataclass
+class Erasure:
+    """One erasure, under way or done.
+
+    Parameters
+    ----------
+    number
+        Its number, from 1.
+    started, ended
+        Times in UTC, ISO 8601; the second is empty until it is done.
+    samples, found
+        Salted digests of the identifiers that it was asked to erase, and of those that the store held.
+    replaced
+        What it has replaced and deleted, and is yet to delete.
+    """
+
+    number: int
+    started: str
+    ended: str = ""
+    samples: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    replaced: list[Replacement] = field(default_factory=list)
+
+
+@dataclass
+class ErasureList:
+    """All erasures of a store.
+
+    Parameters
+    ----------
+    salt
+        Salt of the digests, hexadecimal.
+    samples
+        For each erased identifier its salted digest, and its 64-bit hash combined with the salt by exclusive or, both
+        hexadecimal.
+    erasures
+        In order.
+    """
+
+    salt: str
+    samples: dict[str, str] = field(default_factory=dict)
+    erasures: list[Erasure] = field(default_factory=list)
+
+    @property
+    def unfinished(self) -> list[Erasure]:
+        """Erasures that were not done to their end."""
+        return [erasure for erasure in self.erasures if not erasure.ended]
+
+    @property
+    def mask(self) -> int:
+        """What hashes are combined with, so that lists of different stores have nothing in common."""
+        return int(self.salt[:16], 16)
+
+    def add(self, digests: Iterable[str], hashes: Iterable[int]) -> None:
+        """Add samples: the salted digests of their identifiers, and the hashes of these."""
+        for digest, value in zip(digests, hashes, strict=True):
+            self.samples[digest] = f"{value ^ self.mask:016x}"
+
+    def list_hashes(self) -> list[int]:
+        """64-bit hashes of the erased identifiers."""
+        return [int(value, 16) ^ self.mask for value in self.samples.values()]
+
+    def forward(self) -> dict[str, Reference]:
+        """What took the place of each artefact, by identity, through all erasures."""
+        steps = {
+            each.old.identity: each.new
+            for erasure in self.erasures
+            for each in erasure.replaced
+            if each.new is not None
+        }
+        ends = {}
+        for identity, reference in steps.items():
+            while reference.identity in steps and reference.identity != identity:
+                reference = steps[reference.identity]
+            ends[identity] = reference
+        return ends
+
+    def list_deleted(self) -> set[str]:
+        """Identities of the artefacts that erasures deleted."""
+        replaced = (each for erasure in self.erasures for each in erasure.replaced)
+        return {each.old.identity for each in replaced if each.deleted}
+
+
+def read_erasures(store: Store) -> ErasureList | None:
+    """Read the erasures of a store; None if there never was one.
+
+    Raises
+    ------
+    StoreError
+        If the list is damaged: without it, raw files would bring back whom they still hold.
+    """
+    path = store.root / ERASURES
+    try:
+        content = unseal(path.read_bytes())
+        erasures = [
+            Erasure(
+                int(each["number"]),
+                str(each["started"]),
+                str(each["ended"]),
+                [str(digest) for digest in each["samples"]],
+                [str(digest) for digest in each["found"]],
+                [Replacement.from_json(replaced) for replaced in each["replaced"]],
+            )
+            for each in content["erasures"]
+        ]
+        found = ErasureList(str(content["salt"]), dict(content["samples"]), erasures)
+        if len(bytes.fromhex(found.salt)) != SALT_BYTES:
+            raise ValueError("its salt was cut short")
+        found.list_hashes()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{ERASURES} of store {str(store.root)!r} is damaged ({error}); take it from a copy of the store: without "
+            "it, raw files would bring back the samples that were erased"
+        ) from error
+    return found
+
+
+def new_list() -> ErasureList:
+    """Make an empty list with a salt of its own."""
+    return ErasureList(secrets.token_hex(SALT_BYTES))
+
+
+def write_erasures(store: Store, erasures: ErasureList) -> None:
+    """Replace the list of a store; it survives a loss of power from then on."""
+    with refuse_unwritable(store.root):
+        replace_file(store.root / ERASURES, seal(asdict(erasures)))
+
+
+def list_erased(store: Store) -> set[str]:
+    """Identities of the artefacts that erasures deleted: what refers to them is not broken."""
+    erasures = read_erasures(store)
+    return set() if erasures is None else erasures.list_deleted()
+
+
+@contextmanager
+def stay_alone(store: Store) -> Iterator[None]:
+    """Keep runs, collections and other erasures out of a store while the context lasts.
+
+    Raises
+    ------
+    StoreError
+        If one of them is under way.
+    """
+    with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
+        leases = [lease for lease in list_leases(store) if lease.is_alive]
+        # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
+        killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
+        for lease in leases:
+            if lease.holder not in killed:
+                raise StoreError(_describe(store, lease))
+            (store.root / "leases" / lease.name).unlink(missing_ok=True)
+        yield
+
+
+@contextmanager
+def keep_erasures_out(store: Store) -> Iterator[None]:
+    """Let no erasure begin in a store while the context lasts.
+
+    Raises
+    ------
+    StoreError
+        If one is under way.
+    """
+    with _lock(store, fcntl.LOCK_SH, "samples are being erased from it"):
+        yield
+
+
+@contextmanager
+def _lock(store: Store, kind: int, problem: str) -> Iterator[None]:
+    """Hold a lock on the manifest, which ends with the process; on file systems without locks, leases must do."""
+    descriptor = os.open(store.root / "manifest", os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"store {str(store.root)!r} is busy: {problem}; wait until it is done, then run this again"
+            ) from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _describe(store: Store, lease: Lease) -> str:
+    return (
+        f"store {str(store.root)!r} is in use: {lease.purpose or 'unknown work'}, process {lease.process} on "
+        f"{lease.host or 'an unknown host'}, last seen {lease.age:.0f} seconds ago; wait until it is done. If that "
+        f"process has ended, delete leases/{lease.name} of the store, then run this again"
+    )

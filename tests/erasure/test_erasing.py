@@ -1,0 +1,141 @@
+"""What a store holds after an erasure is what it would hold had it never seen the samples."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.erasure.erasing import erase
+from pmflib.store.artefacts import Store
+from pmflib.store.erasures import list_erased
+from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
+from pmflib.store.verification import verify_store
+from tasks.count import count
+from tasks.ingest import ingest
+from tests.ingest.test_layered_datasets import SCHEMA, change_files, configure, describe
+
+PARTS = ("spill", "samples", "dataset", "counts")
+
+
+class Pipeline:
+    """Nights of ingest and count, each of which leaves a record."""
+
+    def __init__(self, folder, layout, **policy):
+        folder.mkdir(exist_ok=True)
+        (folder / "data").mkdir(exist_ok=True)
+        self.folder, self.data = folder, folder / "data"
+        SCHEMA.save(folder / "schema.json")
+        self.config = configure(folder, layout, **policy)
+        self.store = Store(folder / "store")
+
+    def run(self):
+        """Dataset and counts of a night."""
+        last = find_last_run(self.store, self.config.name)
+        base = {} if last is None else last.stages
+        dataset = ingest.fn(self.config, "none", base=base.get("dataset"))
+        counts = count.fn(
+            self.config, dataset, "none", (base["dataset"], base["counts"]) if base else None
+        )
+        stages = {"dataset": dataset, "counts": counts}
+        time = now()
+        record = RunRecord("run", "kept", "a night", time, time, "", stages)
+        append_record(self.store, self.config.name, record)
+        return self.last()
+
+    def last(self):
+        stages = find_last_run(self.store, self.config.name).stages
+        return self.store.find(stages["dataset"].identity), self.store.find(
+            stages["counts"].identity
+        )
+
+    def verify(self):
+        (self.store.root / "rejected.parquet").unlink(missing_ok=True)
+        found = verify_store(
+            self.store, list_collected_runs(self.store), is_needed, list_erased(self.store)
+        )
+        assert not found.damages
+
+
+def erase_rows(folder, layout, gone, into):
+    """Copy files without the rows of some samples, also those that are ragged."""
+    into.mkdir(exist_ok=True)
+    for path in into.iterdir():
+        path.unlink()
+    for path in folder.iterdir():
+        lines = path.read_text().splitlines()
+        kept = [line for line in lines if not {*next(csv.reader([line]))} & gone]
+        (into / path.name).write_text("\n".join(kept) + "\n")
+
+
+def equal_counts(one, other):
+    tables = []
+    for pipeline, entry in (one, other):
+        path = pipeline.store.locate(entry.reference) / "pairs"
+        tables.append([PairCounts.load_total(path, folds=[fold]).to_dense() for fold in range(2)])
+    return all((a == b).all() for a, b in zip(*tables, strict=True))
+
+
+def compare(pipeline, layout, gone, place):
+    """Compare the last night with one that has never seen the samples."""
+    fresh = Pipeline(place, layout, on_duplicate=pipeline.config.schema_.on_duplicate)
+    erase_rows(pipeline.data, layout, gone, fresh.data)
+    dataset, counts = pipeline.last()
+    other, other_counts = fresh.run()
+    samples, rejected, account = describe(pipeline.store, dataset)
+    # rows have other numbers in files from which some were taken
+    others = describe(fresh.store, other)
+    assert samples == others[0]
+    assert strip(rejected) == strip(others[1])
+    for key in ("rows_encoded", "rows_quarantined", "reasons", "samples", "observed"):
+        assert account[key] == others[2][key], key
+    assert account["rows_in"] == others[2]["rows_in"] + account["rows_erased"]
+    assert equal_counts((pipeline, counts), (fresh, other_counts))
+
+
+def strip(rejected):
+    return sorted(
+        (file, reason, raw) for (file, _, reason, _, raw), n in rejected.items() for _ in range(n)
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch):
+    """Work in this thread."""
+    from contextlib import nullcontext
+
+    import tasks.count
+    import tasks.ingest
+
+    for module in (tasks.count, tasks.ingest):
+        monkeypatch.setattr(module, "open_workers", lambda *_: nullcontext((None, 1 << 30)))
+
+
+def check_nights(folder, layout, seed, n_nights):
+    rng = np.random.default_rng(seed)
+    pipeline = Pipeline(folder / "store-of-all", layout, on_duplicate=("last", "first")[seed % 2])
+    gone = set()
+    for night in range(n_nights):
+        change_files(pipeline.data, rng, layout, night)
+        pipeline.run()
+        compare(pipeline, layout, gone, folder / f"fresh-{night}-before")
+        if rng.random() < 0.7:
+            chosen = {f"s{n}" for n in rng.integers(0, 27, 1 + rng.integers(4)).tolist()}
+            certificate = erase(pipeline.store, sorted(chosen))
+            gone |= chosen
+            assert certificate["erased_in_all"] == len(gone)
+            compare(pipeline, layout, gone, folder / f"fresh-{night}-after")
+            pipeline.verify()
+
+
+@pytest.mark.parametrize("layout", ["long", "timed", "wide"])
+def test_erase__equals_a_store_that_never_saw_them(tmp_path, layout):
+    check_nights(tmp_path, layout, 3, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("layout", ["long", "timed", "wide"])
+def test_erase__equals_a_store_that_never_saw_them_in_many_nights(tmp_path, layout, seed):
+    check_nights(tmp_path, layout, seed, 6)

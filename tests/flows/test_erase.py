@@ -1,0 +1,179 @@
+"""Erasure as a person meets it: the command, the nights after it, and what the other commands say."""
+
+import json
+
+import pytest
+
+from pmflib.ingest import fingerprints, sources
+from pmflib.store.run_records import find_last_run
+from tests.erasure.stored_texts import find_texts
+from tests.flows.nights import draw_ratings, nights  # noqa: F401
+from tests.flows.test_nights import call  # noqa: F401
+from tests.pipelines import read_dataset
+
+OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}
+
+
+def name_users(pipeline):
+    return {name for name in read_dataset(pipeline.config, last(pipeline)["dataset"])[1]}
+
+
+def last(pipeline):
+    return find_last_run(pipeline.store, "pipeline").stages
+
+
+def deliver(pipeline, name, codes, users):
+    """Write a file of ratings of users whose names cannot be anything else."""
+    lines = ["user,movie,rating,ts"]
+    for user, row in zip(users, codes.tolist(), strict=True):
+        rated = [(movie, code) for movie, code in enumerate(row) if code >= 0]
+        lines += [f"u-person-{user:03}-x,v{movie},{code},1" for movie, code in rated]
+    (pipeline.log / name).write_text("\n".join(lines) + "\n")
+
+
+def spoil(path, user):
+    """Add rows of a user that do not fit: a level, a variable, a field too many, text after a quotation mark."""
+    with path.open("a") as file:
+        file.write(
+            f'{user},v0,9,1\n{user},x,1,1\n{user},v1,1,1,1\n"{user}"x,v1,1,1\n{user},v0,2,2\n'
+        )
+
+
+@pytest.fixture
+def erased(nights, call, monkeypatch):  # noqa: F811
+    """Three nights, predictions, and then the erasure of two users."""
+    pipeline = nights(4, **OPTIONS)
+    codes = draw_ratings(90, 4)
+    for night, stop in enumerate((40, 60, 80)):
+        start = stop - 40 if night else 0
+        deliver(pipeline, f"{night}.csv", codes[start:stop], range(start, stop))
+        spoil(pipeline.log / f"{night}.csv", f"u-person-{start + 5:03}-x")
+        pipeline.run()
+    from flows.score import answer, score, score_flow
+
+    monkeypatch.setattr("flows.score.score", score.fn)
+    monkeypatch.setattr("flows.score.answer", answer.fn)
+    monkeypatch.setattr("flows.score.ingest", __import__("tasks.ingest").ingest.ingest.fn)
+    score_flow.fn(str(pipeline.path), targets=("v0",))
+    (pipeline.folder / "asked.csv").write_text("user,movie\nu-person-025-x,v1\nu-person-007-x,v2\n")
+    score_flow.fn(str(pipeline.path), questions=str(pipeline.folder / "asked.csv"))
+    pipeline.score = score_flow.fn
+    pipeline.gone = ["u-person-025-x", "u-person-005-x"]
+    pipeline.delivered = codes
+    before = find_texts(pipeline.store.root, pipeline.gone)
+    assert {path.relative_to(pipeline.store.root).parts[0] for path in before} == {
+        "answers",
+        "predictions",
+        "samples",
+        "spill",
+    }
+    code, out, err = call(
+        "erase", pipeline.path, "--sample", pipeline.gone[0], "--sample", pipeline.gone[1], "--json"
+    )
+    assert code == 0, err
+    pipeline.certificate = json.loads(out)
+    return pipeline
+
+
+def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erased, call):  # noqa: F811
+    found, certificate = find_texts(erased.store.root, erased.gone), erased.certificate
+    assert not found
+    assert certificate["samples_found"] == 2
+    assert {"spill", "samples", "dataset", "counts", "predictions", "answers"} == {
+        *certificate["artefacts"]
+    }
+    assert not any(name in json.dumps(certificate) for name in erased.gone)
+    assert name_users(erased).isdisjoint(erased.gone)
+    assert call("verify", erased.path)[0] == 0, call("verify", erased.path)
+    shown = call("history", erased.path)[1]
+    assert "erase" in shown
+    code, diff, err = call("diff", erased.path, 2, "last", "--json")
+    assert code == 0, err
+    assert "it held samples that were erased" in " ".join(json.loads(diff)["missing"])
+    assert "(erased)" in call("log", erased.path)[1]
+    assert "rewritten" not in call("log", erased.path)[2]
+    status = json.loads(call("status", erased.path, "--json")[1])["erased"]
+    assert status["samples"] == 2
+    assert not status["unfinished"]
+    assert {each["name"] for each in status["raw_files"]} == {"0.csv", "1.csv"}
+    text = " ".join(call("status", erased.path)[1].split())
+    assert "remove the rows of erased samples from these files" in text
+    assert call("gc", erased.path, "--keep-runs", 1)[0] == 0
+    assert call("verify", erased.path)[0] == 0
+    code, _, err = call("log", erased.path, "--sample", erased.gone[0])
+    assert (code, "is not in dataset" in err) == (3, True)
+
+
+def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):  # noqa: F811
+    read = []
+    monkeypatch.setattr(fingerprints, "MARGIN", -60.0)
+    erased.run()
+    opened = sources.open_source
+
+    def follow(source, *args, **options):
+        read.append(source.name)
+        return opened(source, *args, **options)
+
+    for module in ("fingerprints", "csv_rows", "sources"):
+        target = __import__(f"pmflib.ingest.{module}", fromlist=["x"])
+        if hasattr(target, "open_source"):
+            monkeypatch.setattr(target, "open_source", follow)
+    facts = erased.run()
+    assert not read
+    assert facts["refit"]["way"] != "warm"
+    codes = erased.delivered
+    # one of them is in tomorrow's file as well
+    deliver(erased, "3.csv", codes[24:90], range(24, 90))
+    facts = erased.run()
+    assert {*read} == {"3.csv"}
+    assert facts["rows"]["rows_erased"] > 0
+    assert name_users(erased).isdisjoint(erased.gone)
+    assert not find_texts(erased.store.root, erased.gone)
+    # answers are not given about them either
+    erased.score(str(erased.path), questions=str(erased.folder / "asked.csv"))
+    assert not find_texts(erased.store.root, erased.gone)
+    # the rows are taken out of the raw files: nothing is left to say
+    for path in erased.log.iterdir():
+        lines = path.read_text().splitlines()
+        path.write_text(
+            "\n".join(x for x in lines if not any(name in x for name in erased.gone)) + "\n"
+        )
+    erased.run()
+    assert not json.loads(call("status", erased.path, "--json")[1])["erased"]["raw_files"]
+    # who comes back stays out, until that is taken back
+    deliver(erased, "4.csv", codes[25:26], range(25, 26))
+    erased.run()
+    assert name_users(erased).isdisjoint(erased.gone)
+    code, out, _ = call("erase", erased.path, "--forget", "--sample", erased.gone[0], "--json")
+    assert (code, json.loads(out)) == (0, {"forgotten": 1})
+    erased.run()
+    assert name_users(erased) & {*erased.gone} == {erased.gone[0]}
+
+
+def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch(erased, call):  # noqa: F811
+    models = erased.certificate["models_fitted_before"]
+    assert [each["live"] for each in models].count(True) == 1
+    facts = erased.run()
+    assert facts["refit"]["way"] == "fresh"
+    assert "samples have been erased since run" in facts["refit"]["reason"]
+    assert "refit" in facts
+    # until a model that has not seen them is live
+    assert facts["outcome"] == "kept"
+    assert erased.run()["refit"]["way"] == "fresh"
+    assert call("promote", erased.path)[0] == 0
+    codes = erased.delivered
+    deliver(erased, "3.csv", codes[80:], range(80, 90))
+    assert erased.run()["refit"]["way"] == "warm"
+
+
+def test_erase__refuses_what_it_cannot_do(nights, call, tmp_path):  # noqa: F811
+    pipeline = nights(3, **OPTIONS)
+    assert call("erase", pipeline.path)[0] == 2
+    assert "--sample or --file" in call("erase", pipeline.path)[2]
+    code, _, err = call("erase", pipeline.path, "--sample", " ")
+    assert (code, "empty" in err) == (2, True)
+    code, _, err = call("erase", pipeline.path, "--file", tmp_path / "absent.txt")
+    assert (code, "cannot be read" in err) == (2, True)
+    pipeline.configure(source={"path": "log", "layout": "wide"}, **OPTIONS)
+    code, _, err = call("erase", pipeline.path, "--sample", "u1")
+    assert (code, "no identifiers" in err) == (2, True)
