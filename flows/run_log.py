@@ -49,6 +49,12 @@ def log_progress() -> Iterator[None]:
         yield
 
 
+def log_line(text: str) -> None:
+    """Log a line in a flow run; outside one, do nothing."""
+    if FlowRunContext.get() is not None:
+        _open_console().print(text)
+
+
 def log_run(name: str, record: RunRecord) -> None:
     """Log how a run has ended, and show it in Prefect as an artifact; outside a flow run, do nothing.
 

@@ -14,13 +14,7 @@ from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, UnreachableError
-from pmflib.running.clients import (
-    Client,
-    LateClient,
-    find_memory_limit,
-    open_client,
-    use_workers,
-)
+from pmflib.running import clients
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from tasks.prefect_artifacts import show_entry
@@ -77,21 +71,21 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 
 @contextmanager
-def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[Client, int]]:
+def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[clients.Client, int]]:
     """Connect to workers, at an address or the run's, which start when needed; yields client and bytes to plan with."""
     with ExitStack() as stack:
-        address = address or stack.enter_context(use_workers(config.cluster))
+        address = address or stack.enter_context(clients.use_workers(config.cluster))
         yield (
-            stack.enter_context(open_client(address)),
-            config.cluster.memory_limit or find_memory_limit(),
+            stack.enter_context(clients.open_client(address)),
+            config.cluster.memory_limit or clients.find_memory_limit(),
         )
 
 
 @contextmanager
-def open_workers_late(config: PipelineConfig, address: str) -> Iterator[Client]:
+def open_workers_late(config: PipelineConfig, address: str) -> Iterator[clients.Client]:
     """Give a client that does what `open_workers` does when it is first used."""
     with ExitStack() as stack:
-        yield LateClient(lambda: stack.enter_context(open_workers(config, address))[0])
+        yield clients.LateClient(lambda: stack.enter_context(open_workers(config, address))[0])
 
 
 def publish_entry(build: Callable[[], Entry]) -> Entry:

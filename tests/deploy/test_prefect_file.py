@@ -43,7 +43,7 @@ def list_commands() -> list[str]:
 
 
 def test_deployments__names() -> None:
-    assert list_deployments() == ["etl/nightly", "score/on-demand"]
+    assert list_deployments() == ["etl/nightly", "gc/weekly", "score/on-demand"]
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda each: each["name"])
