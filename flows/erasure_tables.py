@@ -16,7 +16,7 @@ FILES_SHOWN = 10
 def show_certificate(certificate: Mapping[str, Any], config: str) -> None:
     """Print what an erasure has touched, and what remains."""
     asked, found = len(certificate["samples"]), certificate["samples_found"]
-    out.print(f"Erasure {certificate['erasure']}, begun {certificate['started']}")
+    out.print(f"Erasure {certificate['erasure']}, started {certificate['started']}")
     out.print(
         f"{found:,} of {asked:,} samples were in the store as samples, predictions or answers."
     )

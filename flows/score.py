@@ -9,8 +9,9 @@ from pmflib.errors import StoreError
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
+from tasks.answer import answer
 from tasks.ingest import ingest
-from tasks.score import answer, score
+from tasks.score import score
 from tasks.stage import open_store
 
 

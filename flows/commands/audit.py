@@ -125,7 +125,8 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
     from pmflib.ingest.sample_origins import find_sample
 
     datasets = sorted(
-        (step for step in steps if step.reference.kind == "dataset"), key=lambda step: step.depth
+        (step for step in steps if step.reference.kind == "dataset" and not step.erased),
+        key=lambda step: step.depth,
     )
     if not datasets:
         raise StoreError(

@@ -28,7 +28,7 @@ def erase(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take samples out of all that the store holds, and keep them out; without any, finish what was begun."""
+    """Take samples out of all that the store holds, and keep them out; without any, finish what was stopped."""
     from flows.erasure_tables import show_certificate
     from pmflib.erasure import erasing
     from tasks.stage import open_store

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.erasure.certificates import certify
-from pmflib.erasure.datasets import Rewriter
+from pmflib.erasure.dataset_rewriting import Rewriter
 from pmflib.erasure.holdings import find_holdings
 from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
-from pmflib.store.collection import Amount, drop_folder
+from pmflib.store.collection import Amount, drop_folder, list_orphans, list_places
 from pmflib.store.erasures import (
+    ERASURES,
     PURPOSE,
     Erasure,
     ErasureList,
@@ -55,7 +56,7 @@ def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
     store
         The store.
     identifiers
-        Of the samples; none only finishes what was begun.
+        Identifiers of the samples; without any, an erasure that was stopped is finished.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
         If an identifier is empty, or there is none and nothing to finish.
     StoreError
         If something else is under way in the store, it holds label logs, or a part of it is damaged. What is damaged is
-        deleted or taken from a copy, and the erasure begun again.
+        deleted or taken from a copy, and the erasure started again.
     """
     names = [identifier.strip().encode() for identifier in identifiers]
     if not all(names):
@@ -135,10 +136,7 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     erased = ErasedSamples.of_list(erasures)
     assert erased is not None
     act = erasures.unfinished[-1]
-    # drafts and checkpoints of runs that were killed: none is under way
-    for place in ("tmp", "work"):
-        for path in (store.root / place).iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _clear_up(store)
     found = find_holdings(store, erased)
     rewriter = Rewriter(store, erased, found)
     replaced = _rewrite(store, rewriter)
@@ -154,6 +152,24 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     act.ended = now()
     write_erasures(store, erasures)
     return certificate
+
+
+def _clear_up(store: Store) -> None:
+    """Delete what runs and erasures that were killed have left, for it may hold the samples: none is under way."""
+    drafts = [
+        *(store.root / "tmp").iterdir(),
+        *(store.root / "work").iterdir(),
+        *(store.root / "manifest").glob(".*"),
+        *(store.root / "runs").glob("*/.*"),
+        *store.root.glob(f".{ERASURES}-*"),
+    ]
+    for path in drafts:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    for folder in list_orphans(store, list_places(store), store.entries(), None):
+        drop_folder(store, folder, Amount())
 
 
 def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:

@@ -190,7 +190,7 @@ def _find_counts(store: Store, found: Holdings) -> None:
         chains[entry.reference.digest] = set(tables.chain.digests)
         dataset = entry.inputs["dataset"].identity
         if dataset in found.entries and dataset not in found.datasets:
-            # tables that are of another dataset as well, which has been collected, tell no more than these
+            # tables that are of another dataset as well, which has been collected, hold no more than these
             clean.add(entry.reference.digest)
     revealing = chains.keys() - clean
     while more := {each for each in chains if chains[each] & revealing} - revealing:

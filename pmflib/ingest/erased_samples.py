@@ -129,7 +129,7 @@ class ErasedSamples:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """Fields of the text of a row, as far as they can be told."""
+    """Fields of the text of a row, as far as they can be separated."""
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         return [field for line in lines for field in line]

@@ -134,7 +134,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     # first: what is used from here on is touched
     oldest_lease = _find_oldest_lease(store)
     runs = choose_kept_runs(store, keep_runs)
-    places = _list_places(store)
+    places = list_places(store)
     held = _read_manifest(store)
     entries = {identity: each.entry for identity, each in held.items()}
     since = _find_oldest_record(store, runs)
@@ -147,7 +147,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
     dropped = order_by_need(entries, entries.keys() - kept)
-    orphans = _list_orphans(store, places, entries.values(), oldest_lease)
+    orphans = list_orphans(store, places, entries.values(), oldest_lease)
     work = [] if oldest_lease is not None else _list_abandoned_work(store)
     if dry_run:
         _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
@@ -263,7 +263,7 @@ def _read_manifest(store: Store) -> dict[str, _Held]:
     return held
 
 
-def _list_places(store: Store) -> list[tuple[Path, int]]:
+def list_places(store: Store) -> list[tuple[Path, int]]:
     """Folders that may be artefacts, and when each was last changed, ns."""
     places = []
     for kind in sorted(store.root.iterdir()):
@@ -275,7 +275,7 @@ def _list_places(store: Store) -> list[tuple[Path, int]]:
     return places
 
 
-def _list_orphans(
+def list_orphans(
     store: Store,
     places: Iterable[tuple[Path, int]],
     entries: Iterable[Entry],

@@ -48,7 +48,7 @@ def decode_group(path):
     group = zarr.open(path, mode="r")
     if isinstance(group, zarr.Group):
         for _, array in group.arrays():
-            yield array[...].tobytes()
+            yield np.asarray(array[...]).tobytes()
         yield json.dumps(dict(group.attrs), ensure_ascii=False, default=str).encode()
 
 

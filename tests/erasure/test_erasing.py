@@ -109,7 +109,7 @@ def no_workers(monkeypatch):
     import tasks.ingest
 
     for module in (tasks.count, tasks.ingest):
-        monkeypatch.setattr(module, "open_workers", lambda *_: nullcontext((None, 1 << 30)))
+        monkeypatch.setattr(module, "open_workers", lambda *_: nullcontext((None, 1 << 34)))
 
 
 def check_nights(folder, layout, seed, n_nights):

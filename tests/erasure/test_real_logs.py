@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from pmflib.config import make_config
 from pmflib.erasure.erasing import erase
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
 from pmflib.store.erasures import read_erasures
 from tests.erasure.stored_texts import find_texts
 from tests.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
@@ -77,7 +77,8 @@ def draw_log():
 
 
 def make_schema(rows):
-    names = sorted({movie for _, movie, _ in rows})
+    # rarer ones are not in the schema: their rows are rejected
+    names = sorted(name for name, n in Counter(movie for _, movie, _ in rows).items() if n >= 80)
     return Schema(tuple(Variable(name, tuple("12345")) for name in names))
 
 
@@ -136,22 +137,15 @@ def test_erase__many_of_a_log(tmp_path, read, n_gone):
     check(log, fresh, gone)
     log.verify()
     # the next night: a file that has some of them
-    for pipeline, without in ((log, frozenset()), (fresh, gone)):
-        part = np.array_split(np.arange(len(rows)), FILES)[-1]
-        pipeline.deliver([rows[p] for p in part.tolist() if rows[p][0] not in without], FILES - 1)
-        if without:
-            continue
+    log.deliver([rows[p] for p in np.array_split(np.arange(len(rows)), FILES)[-1]], FILES - 1)
     text = (log.data / f"{FILES - 1}.csv").read_text().splitlines()
     (fresh.data / f"{FILES - 1}.csv").write_text(
         "\n".join(x for x in text if x.split(",")[0] not in gone) + "\n"
     )
-    before = {layer.partition for layer in list_layers(log.store, log.last()[0].reference)}
     spills = {e.reference for e in log.store.entries() if e.reference.kind == "spill"}
     log.run()
     fresh.run()
     check(log, fresh, gone)
-    after = {layer.partition for layer in list_layers(log.store, log.last()[0].reference)}
-    assert before <= after
     new = {e.reference for e in log.store.entries() if e.reference.kind == "spill"} - spills
     assert len(new) == 1
 
@@ -199,7 +193,7 @@ def test_erase__killed_anywhere_goes_on(tmp_path):
 
     rows = draw_log()[:4000]
     schema = make_schema(rows)
-    gone = sorted({user for user, _, _ in rows})[::400]
+    gone = sorted({user for user, _, _ in rows[:2000]})[::400]
     log = build(tmp_path / "all", rows, schema, nights=3)
     fresh = build(tmp_path / "fresh", rows, schema, {*gone}, nights=3)
     kept = tmp_path / "kept"

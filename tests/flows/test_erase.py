@@ -49,11 +49,14 @@ def erased(nights, call, monkeypatch):  # noqa: F811
         deliver(pipeline, f"{night}.csv", codes[start:stop], range(start, stop))
         spoil(pipeline.log / f"{night}.csv", f"u-person-{start + 5:03}-x")
         pipeline.run()
-    from flows.score import answer, score, score_flow
+    from flows.score import score_flow
+    from tasks.answer import answer
+    from tasks.ingest import ingest
+    from tasks.score import score
 
     monkeypatch.setattr("flows.score.score", score.fn)
     monkeypatch.setattr("flows.score.answer", answer.fn)
-    monkeypatch.setattr("flows.score.ingest", __import__("tasks.ingest").ingest.ingest.fn)
+    monkeypatch.setattr("flows.score.ingest", ingest.fn)
     score_flow.fn(str(pipeline.path), targets=("v0",))
     (pipeline.folder / "asked.csv").write_text("user,movie\nu-person-025-x,v1\nu-person-007-x,v2\n")
     score_flow.fn(str(pipeline.path), questions=str(pipeline.folder / "asked.csv"))
@@ -101,7 +104,7 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert call("gc", erased.path, "--keep-runs", 1)[0] == 0
     assert call("verify", erased.path)[0] == 0
     code, _, err = call("log", erased.path, "--sample", erased.gone[0])
-    assert (code, "is not in dataset" in err) == (3, True)
+    assert (code, "is not in dataset" in err) == (3, True), err
 
 
 def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):  # noqa: F811

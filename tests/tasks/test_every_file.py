@@ -30,6 +30,7 @@ from pmflib.store.file_digests import LIST_FILE, find_changes, read_checked
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
+from tasks.answer import answer
 from tasks.census import census
 from tasks.count import count
 from tasks.crowd_model import crowd_model
@@ -38,7 +39,7 @@ from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.labels import find_labels
 from tasks.refine import refine
-from tasks.score import answer, score
+from tasks.score import score
 from tasks.select import select
 from tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log

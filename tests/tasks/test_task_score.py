@@ -5,7 +5,8 @@ import pytest
 from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
-from tasks.score import answer, score
+from tasks.answer import answer
+from tasks.score import score
 from tests.pipelines import draw_codes, make_schema, run_to_model, summary_of
 
 SIZES = (3, 2, 4)
