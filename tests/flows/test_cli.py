@@ -238,6 +238,7 @@ def test_status__before_the_first_run(call, tmp_path):
     assert "No run has finished yet." in call("status", "p.toml")[1]
     answer = json.loads(call("status", "p.toml", "--json")[1])
     nothing = {"artefacts": {}, "unfinished": [], "run": {}, "live": {}, "labels": {}}
+    nothing |= {"erased": {"raw_files": [], "samples": 0, "unfinished": False}}
     assert answer == nothing | {"current": False}
 
 

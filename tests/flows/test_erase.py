@@ -8,7 +8,7 @@ from pmflib.ingest import fingerprints, sources
 from pmflib.store.run_records import find_last_run
 from tests.erasure.stored_texts import find_texts
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
-from tests.flows.test_nights import call  # noqa: F401
+from tests.flows.test_gated_nights import call  # noqa: F401
 from tests.pipelines import read_dataset
 
 OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}
