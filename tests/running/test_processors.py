@@ -127,6 +127,7 @@ def test_count_pairs__small_job_compiles_the_plain_scatter_alone() -> None:
         "pmflib.kernels.llvm",
         "pmflib.kernels.llvm.fallback",
         "pmflib.kernels.llvm.saved_code",
+        "pmflib.kernels.llvm.trusted_files",
         "pmflib.kernels.pair_checks",
         "pmflib.kernels.pair_scatter",
     ]
