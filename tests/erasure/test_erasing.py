@@ -108,8 +108,8 @@ def no_workers(monkeypatch):
     import tasks.count
     import tasks.ingest
 
-    for module in (tasks.count, tasks.ingest):
-        monkeypatch.setattr(module, "open_workers", lambda *_: nullcontext((None, 1 << 34)))
+    monkeypatch.setattr(tasks.count, "open_workers", lambda *_: nullcontext((None, 1 << 34)))
+    monkeypatch.setattr(tasks.ingest, "open_workers_late", lambda *_: nullcontext(None))
 
 
 def check_nights(folder, layout, seed, n_nights):

@@ -16,6 +16,7 @@ from pmflib.errors import StoreError
 from pmflib.ingest.label_census import load_census
 from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
 from pmflib.ingest.rejected_rows import read_part
+from pmflib.ingest.spill_levels import LEVELS_FILE
 from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Store
@@ -27,7 +28,7 @@ from pmflib.store.dataset import (
     read_superseded,
 )
 from pmflib.store.file_digests import LIST_FILE, find_changes, read_checked
-from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins
+from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_tallies
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
 from tasks.answer import answer
@@ -132,13 +133,13 @@ def read_artefact(store, reference, out):
     found: list[object] = []
     if (folder / QUARANTINE).exists():
         found.append([batch.to_pylist() for batch in read_part(folder / QUARANTINE, None)])
-    for name in (QUARANTINE_HASHES, LEVEL_COUNTS):
+    for name in (QUARANTINE_HASHES, LEVEL_COUNTS, LEVELS_FILE):
         if (folder / name).exists():
             found.append(read_checked(folder / name))
     match reference.kind:
         case "samples":
             path = folder / SAMPLES
-            found.append(read_origins(path)[1])
+            found += [read_origins(path)[1], read_tallies(path).tobytes()]
             for block in iterate_blocks(list_blocks(path)):
                 found.append(
                     [value.tobytes() for value in vars(block).values() if value is not None]
