@@ -29,7 +29,7 @@ STOP_SECONDS = 60
 PREFECT = (sys.executable, "-m", "prefect")
 PMF = (sys.executable, "-m", "flows.cli")
 DASK = (sys.executable, "-m", "dask")
-STAGES = ["count", "evaluate", "fit", "ingest", "publish", "refine"]
+STAGES = ["count", "evaluate", "fit", "ingest", "publish", "quality", "refine"]
 
 # Names of the functions that the workers of a scheduler have finished, since it was started.
 FINISHED = """
