@@ -124,11 +124,13 @@ def test_run_to_model__chooses_the_rank_on_the_way(counted, workers, monkeypatch
     for name in ("ingest", "count", "select", "fit", "refine"):
         monkeypatch.setattr(etl, name, getattr(etl, name).fn)
     stages: dict[str, Reference] = {}
+    etl.run_to_counts(config, workers, stages)
     etl.run_to_model(config, workers, stages, {})
     assert list(stages) == ["dataset", "counts", "rank", "start", "model"]
     chosen = summary_of(config, stages["rank"])["rank"]
     assert summary_of(config, stages["model"])["rank"] == chosen
     fixed = config.model_copy(update={"model": config.model.model_copy(update={"rank": 3})})
     stages = {}
+    etl.run_to_counts(fixed, workers, stages)
     etl.run_to_model(fixed, workers, stages, {})
     assert "rank" not in stages
