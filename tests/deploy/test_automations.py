@@ -36,7 +36,7 @@ def refuse(*arguments):
     raise QualityError("v1 has moved")
 
 if "hold" in sys.argv:
-    flows_etl.run_to_model = refuse
+    flows_etl.run_to_counts = refuse
 with tags(*sys.argv[2:3]):
     flows_etl.etl(sys.argv[1])
 """
