@@ -87,8 +87,8 @@ def test_stages__damaged_chunk(
 @pytest.mark.parametrize(
     ("file", "redone"),
     [
-        ("spill/*/rows.arrow", "samples"),
-        ("spill/*/cuts.npy", "samples"),
+        ("spill/*/rows.pages", "samples"),
+        ("spill/*/pages.npy", "samples"),
         ("dataset/*/dataset.json", "counts"),
         ("dataset/*/blocks.parquet", "counts"),
         ("samples/*/samples/zarr.json", "counts"),
