@@ -38,7 +38,7 @@ def answer(
         A file of questions, with or without the true answers: see `read_questions`. Those about erased samples are
         passed over.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

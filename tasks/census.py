@@ -21,7 +21,7 @@ def census(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
     config
         The pipeline; its source is laid out long: a sample is a task, a variable a worker, a value a label.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

@@ -36,7 +36,7 @@ def compare(
     dataset, new, live
         References from `ingest`, `refine`, and the `refine` of an earlier run.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

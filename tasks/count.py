@@ -40,7 +40,7 @@ def count(
     dataset
         Reference from `ingest`.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     base
         Dataset of an earlier run and its counts, where there is one: if its schema and folds are the same, only the
         difference of the two datasets is counted, unless that takes longer. The counts are the same.

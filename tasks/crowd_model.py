@@ -30,7 +30,7 @@ def crowd_model(
     dataset, pairs
         What `ingest` and `worker_pairs` returned. Passes over the tasks judge what the pairs leave open.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

@@ -37,7 +37,7 @@ def evaluate(
     dataset, counts, model
         References from `ingest`, `count` and `refine`.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

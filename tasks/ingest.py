@@ -26,7 +26,7 @@ def ingest(
     config
         The pipeline.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     censuses
         For label logs, the census of each file, as `tasks.census.census` gives them.
     base

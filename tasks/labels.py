@@ -39,7 +39,7 @@ def find_labels(
     crowd_model
         What `tasks.crowd_model.crowd_model` returned, where the method begins with pairs of workers.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def refine(
     start
         What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count that the model has.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

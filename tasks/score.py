@@ -37,7 +37,7 @@ def score(
     targets
         Names of the variables to predict from the others.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

@@ -37,7 +37,7 @@ def select(
     dataset, counts
         What `ingest` and `count` returned.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
     dataset
         What `ingest` returned.
     address
-        Dask scheduler of the run; empty starts workers for this stage.
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
 
     Returns
     -------
