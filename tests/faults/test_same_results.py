@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,9 @@ def test_stages__no_client_same_bits(
     def open_nothing(*_: Any) -> Iterator[tuple[None, int]]:
         yield None, 1 << 40
 
-    for stage in ("ingest", "count", "refine", "evaluate"):
+    for stage in ("count", "refine", "evaluate"):
         monkeypatch.setattr(sys.modules[f"tasks.{stage}"], "open_workers", open_nothing)
+    monkeypatch.setattr(sys.modules["tasks.ingest"], "open_workers_late", lambda *_: nullcontext())
     path = write_config(tmp_path, small_log, method="auto", passes=8)
     assert run_stages(path, "nowhere") == expected["long"]
 

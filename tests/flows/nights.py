@@ -49,9 +49,9 @@ class Nights:
                     lines.append(f"u{user},v{movie},{level},{user}")
         (self.log / name).write_text("\n".join(lines) + "\n")
 
-    def run(self):
+    def run(self, **options):
         """Facts of a run."""
-        return etl.etl.fn(str(self.path))
+        return etl.etl.fn(str(self.path), **options)
 
     @property
     def config(self):
