@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
@@ -61,8 +61,14 @@ class SafeConsole(Console):
     def __init__(self, **options: Any) -> None:
         # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
-        if not self.is_terminal and "COLUMNS" not in os.environ:
-            self.width = FILE_WIDTH
+
+    # Rich lets callers set the size; here nobody does
+    @property
+    def size(self) -> ConsoleDimensions:  # type: ignore[misc]
+        """Columns and lines."""
+        found = super().size
+        is_known = self.is_terminal or self._width is not None or "COLUMNS" in os.environ
+        return found if is_known else ConsoleDimensions(FILE_WIDTH, found.height)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of a string, escaped."""
