@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
@@ -43,10 +42,6 @@ def _show_character(character: str) -> str:
     return character
 
 
-FILE_WIDTH = 160
-"""Columns of tables that are written to a file or a pipe, which has no width of its own."""
-
-
 class OutputClosedError(Exception):
     """Whoever read standard output has closed it."""
 
@@ -61,14 +56,6 @@ class SafeConsole(Console):
     def __init__(self, **options: Any) -> None:
         # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
         super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
-
-    # Rich lets callers set the size; here nobody does
-    @property
-    def size(self) -> ConsoleDimensions:  # type: ignore[misc]
-        """Columns and lines."""
-        found = super().size
-        is_known = self.is_terminal or self._width is not None or "COLUMNS" in os.environ
-        return found if is_known else ConsoleDimensions(FILE_WIDTH, found.height)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text of a string, escaped."""
