@@ -74,7 +74,9 @@ def test_gate__files_upside_down_are_kept_from_going_live_by_the_reference(night
     assert answer["run"]["scores"] != answer["run"]["live_scores"]
     # repaired files: the samples are those that the live model has seen, in other partitions, and it stays
     deliver_all(pipeline, codes)
-    assert pipeline.run()["outcome"] == "unchanged"
+    third = pipeline.run()
+    assert (third["outcome"], third["refit"]["way"]) == ("unchanged", "warm")
+    assert third["live_model"] == first["live_model"]
 
 
 @pytest.mark.slow

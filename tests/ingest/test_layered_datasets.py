@@ -123,7 +123,7 @@ def test_build_upon__equals_a_fresh_dataset(tmp_path, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_build_upon__equals_a_fresh_dataset_after_many_changes(tmp_path, monkeypatch, layout, seed):
     monkeypatch.setattr(layering, "MOST_LAYERS", (1, 2, 32)[seed % 3])
