@@ -32,7 +32,7 @@ from prefect import tags
 from flows import etl as flows_etl
 from pmflib.errors import QualityError
 
-def refuse(*arguments):
+def refuse(*arguments, **options):
     raise QualityError("v1 has moved")
 
 if "hold" in sys.argv:
