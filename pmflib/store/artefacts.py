@@ -267,8 +267,6 @@ class Store:
         identity = identify(kind, inputs, options, version)
         work = self.root / "work" / identity
         if (found := self.find(identity)) is not None:
-            # a run that was killed between the manifest entry and its last line left them
-            shutil.rmtree(work, ignore_errors=True)
             return found
         with refuse_unwritable(self.root), hold_lease(self, f"build of {kind}"):
             tmp = self.root / "tmp" / mark_draft(kind)
@@ -314,7 +312,12 @@ class Store:
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete drafts whose lease is over or gone, for their processes have ended; return their number."""
+        """Delete drafts whose lease is over or gone, for their processes have ended, and checkpoints of published work.
+
+        Returns
+        -------
+        The number of drafts.
+        """
         drafts = [
             *(self.root / "tmp").iterdir(),
             *(self.root / "manifest").glob(".*"),
@@ -332,6 +335,11 @@ class Store:
             else:
                 path.unlink(missing_ok=True)
             dropped += 1
+        for work in (self.root / "work").iterdir():
+            # a run that was killed between the manifest entry and its last line left them
+            with suppress(StoreError):
+                if self._find(work.name) is not None:
+                    shutil.rmtree(work, ignore_errors=True)
         drop_leases(self)
         return dropped
 

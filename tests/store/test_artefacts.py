@@ -186,6 +186,15 @@ def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
     assert not mine.exists()
 
 
+def test_drop_leftovers__checkpoints_of_what_is_published_go(store):
+    entry = build(store)
+    for name in (entry.reference.identity, identify("text", {}, {"n": 2}, 1), "foreign"):
+        (store.root / "work" / name).mkdir()
+    store.drop_leftovers()
+    left = {path.name for path in (store.root / "work").iterdir()}
+    assert left == {identify("text", {}, {"n": 2}, 1), "foreign"}
+
+
 def test_find__missing_content_is_built_again(store):
     entry = build(store)
     shutil.rmtree(store.locate(entry.reference))
