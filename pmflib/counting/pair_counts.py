@@ -17,7 +17,7 @@ from pmflib.counting.stored_tables import KIND, StoredTables
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import check_kind, read_arrays
+from pmflib.store.zarr_arrays import read_arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +127,14 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
     SchemaError
         If a fold is not there, or named twice.
     """
-    check_kind(Path(path), KIND)
-    by_fold = read_arrays(Path(path), ["singles"])[0]["singles"]
+    by_fold = load_fold_singles(path)
     singles: IntArray = by_fold[check_folds(folds, len(by_fold))].sum(axis=0)
+    return singles
+
+
+def load_fold_singles(path: str | Path) -> IntArray:
+    """Read how often each level occurs in each fold: int64 of shape (n_folds, n_levels); see `load_singles`."""
+    singles: IntArray = read_arrays(Path(path), ["singles"], kind=KIND)[0]["singles"]
     return singles
 
 

@@ -19,7 +19,6 @@ from pmflib.errors import StoreError
 from pmflib.schema import Schema
 from pmflib.store.file_digests import PLACE_DIGITS, check_file
 from pmflib.store.zarr_arrays import (
-    check_kind,
     open_group,
     read_arrays,
     read_rows,
@@ -132,9 +131,8 @@ class StoredTables:
     """
 
     def __init__(self, path: Path) -> None:
-        check_kind(path, KIND)
         with refuse_damage(path):
-            arrays, attributes = read_arrays(path, ["samples"])
+            arrays, attributes = read_arrays(path, ["samples"], kind=KIND)
             self.schema = Schema.from_json(attributes["schema"])
             self.n_rows: IntArray = arrays["samples"]
             self.chain = Chain.from_json(attributes)
@@ -148,6 +146,28 @@ class StoredTables:
     def list_missing(self) -> list[str]:
         """Digests of the artefacts that the tables are differences to and that are not in the store."""
         return [digest for digest in self.chain.digests if not self._locate(digest).is_dir()]
+
+    @property
+    def base(self) -> str:
+        """Digest of the artefact that these counts are differences to; "" where they are full tables."""
+        return self.chain.digests[-1] if self.chain.digests else ""
+
+    def read_changes(self, fold: int) -> CellChanges:
+        """Read by how much the cells of a fold differ from those of the base.
+
+        Raises
+        ------
+        StoreError
+            If these counts are no differences, or they are lost or damaged.
+        """
+        if not self.base:
+            raise StoreError(
+                f"counts {str(self.path.parent)!r} are full tables, and no differences"
+            )
+        with refuse_damage(self.path):
+            check_file(self.path.parent / CHANGES)
+            file = pq.ParquetFile(self.path.parent / CHANGES, page_checksum_verification=True)
+            return _read_changes(file, fold, self.schema.n_levels**2)
 
     def read(self, fold: int) -> IntArray:
         """Read the table of a fold: int64 of shape (n_levels, n_levels), upper triangle.

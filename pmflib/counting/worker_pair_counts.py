@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.blocks import SparseBlock
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 KIND = "worker pair counts"
 SORTED_PAIRS = 1 << 22
@@ -102,8 +102,7 @@ class WorkerPairCounts:
         StoreError
             If the group is absent, damaged, or holds something else.
         """
-        check_kind(path, KIND)
-        arrays, _ = read_arrays(path)
+        arrays, _ = read_arrays(path, kind=KIND)
         return cls(arrays["first"], arrays["second"], arrays["counts"], arrays["n_labels"])
 
 

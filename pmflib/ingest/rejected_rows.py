@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.errors import StoreError
-from pmflib.hashing import HashArray
 from pmflib.ingest.identifiers import read_sample_hashes
 from pmflib.ingest.quarantine import (
     QUARANTINE,
@@ -20,7 +19,7 @@ from pmflib.ingest.quarantine import (
     ROW_GROUP,
 )
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_file_steps, list_layers
+from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
 
 
@@ -60,13 +59,11 @@ def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch
     done = {step.step.identity for step in steps}
     for layer in list_layers(store, dataset):
         if layer.partition.identity not in done:
-            folder = store.locate(layer.partition)
-            gone = read_sample_hashes(Path(layer.path))[layer.superseded]
-            yield from read_part(folder / QUARANTINE, gone)
+            yield from read_part(store.locate(layer.partition) / QUARANTINE, layer)
 
 
-def read_part(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBatch]:
-    """Read the quarantine of one step, but rows of samples that are superseded, whose hashes are given.
+def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
+    """Read the quarantine of one step, but rows of the samples that are superseded in the layer that it made.
 
     Raises
     ------
@@ -75,14 +72,16 @@ def read_part(path: Path, superseded: HashArray | None) -> Iterator[pa.RecordBat
     """
     start = 0
     try:
+        check_file(path)
+        file = pq.ParquetFile(path)
         kept = None
-        if superseded is not None and superseded.size:
+        if layer is not None and layer.superseded.size and file.metadata.num_rows:
             hashes = np.load(
                 io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
             )
-            kept = ~np.isin(hashes, superseded)
-        check_file(path)
-        for batch in pq.ParquetFile(path).iter_batches(ROW_GROUP, use_threads=False):
+            gone = read_sample_hashes(Path(layer.path))[layer.superseded]
+            kept = ~np.isin(hashes, gone)
+        for batch in file.iter_batches(ROW_GROUP, use_threads=False):
             stop = start + batch.num_rows
             yield batch if kept is None else batch.filter(pa.array(kept[start:stop]))
             start = stop

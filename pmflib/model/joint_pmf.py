@@ -15,7 +15,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
-from pmflib.store.zarr_arrays import check_kind, read_arrays, refuse_damage, write_arrays
+from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
@@ -315,8 +315,7 @@ class JointPMF:
         StoreError
             If the group is absent, damaged, or holds something else.
         """
-        check_kind(Path(path), KIND)
-        arrays, attributes = read_arrays(Path(path), ["prior", "factors"])
+        arrays, attributes = read_arrays(Path(path), ["prior", "factors"], kind=KIND)
         with refuse_damage(Path(path)):
             schema = Schema.from_json(attributes["schema"])
             return cls(arrays["prior"], arrays["factors"], schema, dict(attributes["origin"]))

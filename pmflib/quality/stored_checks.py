@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
-from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
+from pmflib.counting.cell_changes import merge_changes
+from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
+from pmflib.counting.stored_tables import StoredTables
 from pmflib.errors import StoreError
 from pmflib.ingest.rejected_rows import read_quarantine
 from pmflib.quality.drift import DriftTests, LiveData, compare_files, judge_drift
@@ -20,7 +23,6 @@ from pmflib.quality.findings import Finding, abstain
 from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs, subtract_tables
 from pmflib.quality.row_guards import (
     FileAccount,
-    FileChange,
     check_rows,
     check_sizes,
     find_changes,
@@ -73,9 +75,12 @@ def check_dataset(
     StoreError
         If an artefact is missing or damaged.
     """
-    files = read_files(store, now["dataset"])
-    unchanged = last is not None and last["dataset"] == now["dataset"]
-    last_files = files if unchanged else [] if last is None else read_files(store, last["dataset"])
+    accounts: dict[Reference, list[FileAccount]] = {}
+    for stages in (now, last, live):
+        if stages is not None and stages["dataset"] not in accounts:
+            accounts[stages["dataset"]] = read_files(store, stages["dataset"])
+    files = accounts[now["dataset"]]
+    last_files = [] if last is None else accounts[last["dataset"]]
     changes = find_changes(files, last_files)
     findings = check_rows(
         _summary(store, now["dataset"]),
@@ -93,7 +98,9 @@ def check_dataset(
         return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
     tests: list[DriftTests] = []
     if any(change.file.rows_encoded for change in changes.new):
-        tests = _compare_files(store, schema, layout, live, changes.new)
+        singles = load_fold_singles(store.locate(live["counts"]) / PAIRS)
+        data = LiveData(accounts[live["dataset"]], singles)
+        tests = compare_files(schema, layout, data, changes.new)
     else:
         findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
     if now["counts"].digest == last["counts"].digest:
@@ -158,20 +165,6 @@ def count_duplicates(store: Store, dataset: Reference) -> Counter[str]:
     return found
 
 
-def _compare_files(
-    store: Store,
-    schema: Schema,
-    layout: str,
-    live: Mapping[str, Reference],
-    new: list[FileChange],
-) -> list[DriftTests]:
-    path = store.locate(live["counts"]) / PAIRS
-    _, n_folds = load_shape(path)
-    fold_counts = np.stack([load_singles(path, folds=[fold]) for fold in range(n_folds)])
-    data = LiveData(read_files(store, live["dataset"]), fold_counts)
-    return compare_files(schema, layout, data, new)
-
-
 def _compare_pairs(
     store: Store,
     schema: Schema,
@@ -180,15 +173,26 @@ def _compare_pairs(
     live: Mapping[str, Reference],
 ) -> list[DriftTests]:
     """Compare pairs of the samples that were added since the last run; of all samples, if some were taken away."""
-    table, before = (_load_table(store, each["counts"]) for each in (now, last))
+    before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
-    added = subtract_tables(table, before)
-    return compare_pairs(schema, table if added is None else added, reference)
+    stored = StoredTables(store.locate(now["counts"]) / PAIRS)
+    if stored.base == last["counts"].digest:
+        # a night's own changes are read in a fraction of the time that all the tables before them take
+        changes = merge_changes([stored.read_changes(fold) for fold in range(stored.n_folds)])
+        new = np.zeros_like(before)
+        if not changes.add_to(new):
+            new += before
+    else:
+        table = _load_table(store, now["counts"])
+        added = subtract_tables(table, before)
+        new = table if added is None else added
+    return compare_pairs(schema, new, reference)
 
 
-def _load_table(store: Store, counts: Reference) -> Any:
-    return PairCounts.load_total(store.locate(counts) / PAIRS).tables[0]
+def _load_table(store: Store, counts: Reference) -> IntArray:
+    table: IntArray = PairCounts.load_total(store.locate(counts) / PAIRS).tables[0]
+    return table
 
 
 def _schema_of(store: Store, stages: Mapping[str, Reference]) -> Schema:

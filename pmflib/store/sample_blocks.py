@@ -279,15 +279,33 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
         If a partition is gone or damaged.
     """
     opened: tuple[str, zarr.Group] | None = None
-    for reference in references:
-        with refuse_damage(Path(reference.path)):
-            if opened is None or opened[0] != reference.path:
+    for run in _find_runs(references):
+        path, start = run[0].path, run[0].start
+        with refuse_damage(Path(path)):
+            if opened is None or opened[0] != path:
                 # a block is read in a few milliseconds, and opening its partition takes one of them
-                opened = reference.path, open_group(Path(reference.path))
-            block = _read_block(opened[1], reference.start, reference.stop)
-        if reference.superseded is not None:
-            block = block.take(reference.rows - reference.start)
-        yield block
+                opened = path, open_group(Path(path))
+            whole = _read_rows(opened[1], start, run[-1].stop)
+        for reference in run:
+            if len(run) == 1 and reference.superseded is None:
+                yield whole
+            else:
+                yield whole.take(reference.rows - start)
+
+
+def _find_runs(references: Iterable[BlockReference]) -> Iterator[list[BlockReference]]:
+    """Gather small blocks that follow each other in a partition: each read of an array costs about a millisecond."""
+    run: list[BlockReference] = []
+    nbytes = 0
+    for reference in references:
+        nbytes += reference.nbytes
+        follows = run and (reference.path, reference.start) == (run[-1].path, run[-1].stop)
+        if run and not (follows and nbytes <= BLOCK_BYTES):
+            yield run
+            run, nbytes = [], reference.nbytes
+        run.append(reference)
+    if run:
+        yield run
 
 
 def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
@@ -296,7 +314,7 @@ def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
     yield from (item for item in group if not isinstance(item, BlockReference))
 
 
-def _read_block(group: zarr.Group, start: int, stop: int) -> Block:
+def _read_rows(group: zarr.Group, start: int, stop: int) -> Block:
     if group.attrs["layout"] == "dense":
         return DenseBlock(read_rows(group, "codes", start, stop))
     ends = read_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)

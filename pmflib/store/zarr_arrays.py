@@ -138,32 +138,31 @@ def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = N
 
 
 def read_arrays(
-    path: Path, names: Sequence[str] | None = None
+    path: Path, names: Sequence[str] | None = None, *, kind: str | None = None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read a group: arrays by name (all of them unless named), and attributes.
 
+    Parameters
+    ----------
+    path
+        Folder of the group.
+    names
+        Arrays to read.
+    kind
+        What the attribute ``kind`` of the group has to be; None is anything.
+
     Raises
     ------
     StoreError
-        If there is no readable group, or an array is missing.
+        If there is no readable group, it holds something else, or an array is missing.
     """
     with refuse_damage(path):
         group = open_group(path)
+        attributes = dict(group.attrs)
+        if kind is not None and attributes.get("kind") != kind:
+            raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {kind!r}")
         wanted = sorted(group.array_keys()) if names is None else names
-        return {name: read_rows(group, name) for name in wanted}, dict(group.attrs)
-
-
-def check_kind(path: Path, kind: str) -> None:
-    """Check the attribute ``kind`` of a group.
-
-    Raises
-    ------
-    StoreError
-        If there is no readable group, or it holds something else.
-    """
-    found = read_arrays(path, [])[1].get("kind")
-    if found != kind:
-        raise StoreError(f"{str(path)!r} holds {found!r}, not {kind!r}")
+        return {name: read_rows(group, name) for name in wanted}, attributes
 
 
 @contextmanager

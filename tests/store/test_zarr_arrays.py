@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.zarr_arrays import check_kind, create_array, open_group, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import create_array, open_group, read_arrays, write_arrays
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_read_arrays__refuses_what_is_missing_or_damaged(path, tmp_path):
         read_arrays(path)
 
 
-def test_check_kind__tells_what_the_group_holds(path):
-    check_kind(path, "test")
+def test_read_arrays__tells_what_the_group_holds(path):
+    assert read_arrays(path, [], kind="test")[1]["kind"] == "test"
     with pytest.raises(StoreError, match="holds 'test', not 'model'"):
-        check_kind(path, "model")
+        read_arrays(path, [], kind="model")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.store.zarr_arrays import check_kind, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 KIND = "crowd-model"
 
@@ -42,8 +42,7 @@ def load_crowd_model(path: Path) -> tuple[CrowdModel, np.random.Generator]:
     StoreError
         If the group is absent, damaged, or holds something else.
     """
-    check_kind(path, KIND)
-    arrays, attributes = read_arrays(path)
+    arrays, attributes = read_arrays(path, kind=KIND)
     model = CrowdModel(
         arrays["states"],
         arrays["mass"],
