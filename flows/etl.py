@@ -57,7 +57,9 @@ def fit_flow(config: str) -> Reference:
 
 
 @pipeline_flow(name="etl")
-def etl(config: str, accept_quality: bool = False, rehash: bool = False) -> dict[str, Any]:
+def etl(
+    config: str, accept_quality: bool = False, rehash: bool = False, quick: bool = False
+) -> dict[str, Any]:
     """Ingest, count, guard, fit, refine, evaluate, publish.
 
     Parameters
@@ -68,12 +70,16 @@ def etl(config: str, accept_quality: bool = False, rehash: bool = False) -> dict
         Whether what guards of quality would stop is accepted, this once.
     rehash
         Whether to read the bytes of all sources, also of those that seem not to have changed.
+    quick
+        Whether to take a minute at most for the choice of the rank.
 
     Returns
     -------
     Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
     """
     checked = load_config(config)
+    if quick:
+        checked = checked.hurry()
     with record_run(checked) as run, share_workers(checked.cluster) as address:
         stages = run.stages
         run_to_counts(checked, address, stages, rehash=rehash)

@@ -77,6 +77,7 @@ def make_facts_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     if "refit" in facts:
         described.append(("fit", facts["refit"]["reason"]))
     if "rank" in facts:
+        described.append(("is the rank fine", facts["rank"]["verdict"]))
         described += [("why this rank", reason) for reason in facts["rank"]["reasons"]]
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]

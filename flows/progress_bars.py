@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +14,22 @@ from rich.table import Column
 from rich.text import Text
 
 from flows.console import show_text
+from pmflib.running.heartbeats import beat
 from tasks.stage_progress import Progress, listen
 
-LINE_SECONDS = 30.0
-"""Seconds between lines on a running stage, where there is no terminal."""
+LINE_SECONDS = 4.5
+"""Seconds between lines on a running stage, where there is no terminal: whoever waits sees one every five seconds."""
+
+BEAT_SECONDS = 0.5
+"""Seconds between looks at whether a line is due."""
 
 
 @contextmanager
 def show_progress(console: Console) -> Iterator[None]:
     """Draw a bar for every stage while the context lasts; plain lines where the console is no terminal."""
     if not console.is_terminal:
-        with listen(_LinePrinter(console)):
+        printer = _LinePrinter(console)
+        with listen(printer), beat(printer.remind, BEAT_SECONDS):
             yield
         return
     columns = (
@@ -43,26 +49,48 @@ def show_progress(console: Console) -> Iterator[None]:
 
 
 class _LinePrinter:
-    """A line when a stage is done, and in a long one every half minute: logs of scheduled runs stay short."""
+    """A line when a stage is done, and in a long one every five seconds, whether it reports something or not."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started: dict[str, float] = {}
+        self._last: dict[str, Progress] = {}
         self._printed = time.monotonic()
+        # reports come from the threads of stages, reminders from another
+        self._lock = threading.Lock()
 
     def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        started = self._started.setdefault(progress.stage, now)
-        done = progress.done >= progress.total
-        if not done and now < max(started, self._printed) + LINE_SECONDS:
+        """Take a report."""
+        with self._lock:
+            self._started.setdefault(progress.stage, time.monotonic())
+            self._last[progress.stage] = progress
+            if progress.done < progress.total:
+                self._print_due()
+                return
+            self._print(progress)
+            # a stage may run again, as when the live model is evaluated
+            del self._started[progress.stage], self._last[progress.stage]
+
+    def remind(self) -> None:
+        """Print the last report again where nothing was printed for long."""
+        with self._lock:
+            self._print_due()
+
+    def _print_due(self) -> None:
+        """Print a line on the stage that reported last, if one is due."""
+        if not self._last:
             return
-        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {now - started:,.0f} s"
+        stage, progress = next(reversed(self._last.items()))
+        if time.monotonic() >= max(self._started[stage], self._printed) + LINE_SECONDS:
+            self._print(progress)
+
+    def _print(self, progress: Progress) -> None:
+        now = time.monotonic()
+        spent = now - self._started[progress.stage]
+        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {spent:,.0f} s"
         text = f", {progress.text}" if progress.text else ""
         self._console.print(Text(show_text(line + text)))
         self._printed = now
-        if done:
-            # a stage may run again, as when the live model is evaluated
-            del self._started[progress.stage]
 
 
 class _BarDrawer:

@@ -16,7 +16,8 @@ from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, stage
 from tasks.stage_progress import report
 
-VERSION = 6
+# 7: the diagnosis says which warnings are on the rank; wide tables start from some of their variables
+VERSION = 7
 
 MAX_DIAGNOSED_LEVELS = 2000
 """Levels up to which the counts are diagnosed: some seconds for the singular values."""

@@ -64,10 +64,14 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         "model": _summary(store, stages["model"]),
         "scores": _summary(store, stages["scores"]),
         "gate": {"new": new.digest, "live": None if live is None else live.digest},
-        "warnings": _summary(store, stages["start"]).get("diagnosis", {}).get("warnings", []),
     }
+    diagnosis = _summary(store, stages["start"]).get("diagnosis", {})
+    facts["warnings"] = diagnosis.get("warnings", [])
     if "rank" in stages:
         facts["rank"] = _summary(store, stages["rank"])
+        # held-out samples have said what pairs can only suspect
+        settled = diagnosis.get("rank_warnings", []) if facts["rank"]["judged_by_samples"] else []
+        facts["warnings"] = [each for each in facts["warnings"] if each not in settled]
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
     if live is not None and have_same_parameters(store, new, live):

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.ranks.choice import RankChoice
+from pmflib.ranks.progress import RankProgress
 from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from tasks.prefect_artifacts import show_markdown
-from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage import build_artefact, open_store, open_workers_late, stage
 from tasks.stage_progress import report
 
-VERSION = 5
+# 6: judged by members and target, within a budget; one more doubling after one without gain; a verdict
+VERSION = 6
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""
@@ -46,29 +47,38 @@ def select(
     Raises
     ------
     PmfError
-        If the training folds have too few pairs to fit some and hold out others.
+        If the training folds have too few pairs to fit some and hold out others, or no held-out sample has the target.
+    SchemaError
+        If there is no such target.
     """
     store = open_store(config)
     folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        with open_workers(config, address) as (client, _):
+        # small tables are compared in less time than workers take to start
+        with open_workers_late(config, address) as client:
             choice = select_stored_rank(
                 store.locate(counts) / "pairs",
                 folds.train,
                 list_dataset_blocks(store, dataset, folds.train),
                 list_dataset_blocks(store, dataset, folds.validation),
                 pseudo_count=config.em.pseudo_count,
+                members=config.em.members,
+                target=config.em.target,
                 seed=config.seed,
                 client=client,
-                on_pairs=_report_pairs,
+                budget=config.model.rank_seconds,
+                checkpoint=work,
+                on_progress=_report_fits,
             )
         comparisons = [each.to_json() for each in choice.comparisons]
         (folder / COMPARISONS).write_text(json.dumps(comparisons, indent=1), "utf-8")
         return {
             "rank": choice.rank,
+            "judged_by_samples": choice.by_samples is not None,
             "rank_by_pairs": choice.by_pairs.rank,
             "pseudo_count": None if choice.by_samples is None else choice.by_samples.pseudo_count,
+            "verdict": choice.verdict,
             "reasons": list(choice.reasons),
             "comparisons": comparisons,
         }
@@ -82,6 +92,9 @@ def select(
             "train": list(folds.train),
             "validation": list(folds.validation),
             "pseudo_count": config.em.pseudo_count,
+            "members": config.em.members,
+            "target": config.em.target,
+            "budget": config.model.rank_seconds,
             "samples": TRAINING_SAMPLES,
             "seed": config.seed,
         },
@@ -90,7 +103,7 @@ def select(
     )
     report("select", 1, 1, f"rank {entry.summary['rank']}")
     comparisons = map(Comparison.from_json, entry.summary["comparisons"])
-    show_markdown("rank-curve", draw_markdown(comparisons))
+    show_markdown("rank-curve", f"{entry.summary['verdict']}\n\n{draw_markdown(comparisons)}")
     return entry.reference
 
 
@@ -102,5 +115,6 @@ def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
     return config.model_copy(update={"model": model})
 
 
-def _report_pairs(choice: RankChoice) -> None:
-    report("select", 0, 1, f"by pairs: {choice.rank}")
+def _report_fits(progress: RankProgress) -> None:
+    # while fits may follow, their number is not that of all
+    report("select", progress.done, progress.total + 1, str(progress))

@@ -57,6 +57,12 @@ def infer(
         str,
         typer.Option(help="Number of latent states; auto: chosen on held-out counts and samples."),
     ] = "8",
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Write a budget of a minute for rank auto, which else takes ten."
+        ),
+    ] = False,
     output: Annotated[Path, typer.Option(help="Folder for schema.json and pipeline.toml.")] = Path(
         "."
     ),
@@ -97,7 +103,9 @@ def infer(
     )
     output.mkdir(parents=True, exist_ok=True)
     schema.save(targets[0], review=notes)
-    targets[1].write_text(draft_config(relate(source, output), rank=chosen, notes=notes), "utf-8")
+    targets[1].write_text(
+        draft_config(relate(source, output), rank=chosen, notes=notes, quick=quick), "utf-8"
+    )
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return

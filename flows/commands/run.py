@@ -26,6 +26,12 @@ def run(
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
     ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help='Take a minute at most for rank = "auto", as model.rank_budget does.'
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
@@ -34,7 +40,7 @@ def run(
         with import_quickly():
             from flows.etl import etl
 
-        facts = etl(str(config), accept_quality=accept_quality, rehash=rehash)
+        facts = etl(str(config), accept_quality=accept_quality, rehash=rehash, quick=quick)
     show_facts(facts, as_json)
 
 

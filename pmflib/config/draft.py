@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from pmflib.config import CrowdConfig, SourceConfig
+from pmflib.config.rank_budget import QUICK
 
 
 def draft_config(
@@ -19,6 +20,7 @@ def draft_config(
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
     seed: int = 0,
+    quick: bool = False,
 ) -> str:
     """Draft a configuration file for a person to review.
 
@@ -34,6 +36,8 @@ def draft_config(
         How labels are found, where that is what the pipeline is for.
     seed
         Seed of the pipeline.
+    quick
+        Whether the choice of the rank may take a minute alone.
 
     Returns
     -------
@@ -60,6 +64,7 @@ def draft_config(
             "",
             "[model]",
             f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
+            *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
             "",
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from pmflib.config.fold_split import FoldSplit, split_folds
+from pmflib.config.rank_budget import QUICK, check_budget, read_budget
 from pmflib.config.refresh_time import check_refresh, read_refresh
 from pmflib.errors import ConfigError
 from pmflib.methods import (
@@ -171,6 +172,10 @@ class ModelConfig(_Section):
 
     rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
     """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
+    rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
+    """Processor time that the choice of the rank may take: "30s", "10min", "2h". What is compared follows from a model
+    of what fits of that size cost, and not from a clock: the choice is the same on every machine, and may take some
+    more or less. `pmf run --quick` sets "1min". The reasons of a choice name what was left out for it."""
     method: Annotated[
         str,
         AfterValidator(lambda name: find_method(PAIR_METHODS, name).name),
@@ -187,6 +192,11 @@ class ModelConfig(_Section):
     def refresh_after(self) -> timedelta | None:
         """Age of the last fit from scratch from which another is due; None is never."""
         return read_refresh(self.refresh)
+
+    @property
+    def rank_seconds(self) -> float:
+        """The budget of the choice, seconds of processor time."""
+        return read_budget(self.rank_budget)
 
     @property
     def settled_rank(self) -> int:
@@ -506,6 +516,12 @@ class PipelineConfig(_Section):
             mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
         )
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def hurry(self) -> PipelineConfig:
+        """The same pipeline with little time for the choice of the rank."""
+        return self.model_copy(
+            update={"model": self.model.model_copy(update={"rank_budget": QUICK})}
+        )
 
     def resolve(self, path: str) -> str:
         """Path as seen from the configuration file; URLs and absolute paths stay as they are."""

@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.arrays import IntArray
+from pmflib.blocks import DenseBlock
+from pmflib.counting.adding import add_blocks
+from pmflib.counting.folded import check_folds
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.schema import Schema
+from pmflib.store.sample_blocks import BlockReference, read_block
 
 
 def load_groups(
@@ -40,12 +44,82 @@ def load_groups(
     schema = stored.schema
     kept = np.arange(schema.n_variables) if variables is None else variables
     loaded = PairCounts.zero(Schema(tuple(schema[int(place)] for place in kept)), len(groups))
+    rows = list_levels(schema, kept)
     for number, group in enumerate(groups):
-        part = PairCounts.add_up(stored, group)
-        if variables is not None:
-            part = narrow_counts(part, variables)
-        loaded.tables[number], loaded.n_rows[number] = part.tables[0], part.n_rows[0]
+        wanted = check_folds(group, stored.n_folds)
+        for fold in wanted:
+            table = stored.read(fold)
+            # a copy of a wide table takes as long as reading it
+            loaded.tables[number] += table if variables is None else table[rows[:, None], rows]
+        loaded.n_rows[number] = stored.n_rows[wanted].sum()
     return loaded
+
+
+def list_levels(schema: Schema, variables: IntArray) -> IntArray:
+    """Rows of the levels of some variables, int64, in order."""
+    owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
+    return np.flatnonzero(np.isin(owners, variables))
+
+
+def count_some(
+    blocks: Sequence[BlockReference], folds: Sequence[int], schema: Schema, variables: IntArray
+) -> PairCounts:
+    """Count the pairs of some variables in stored samples, by fold: where tables of all would take longer to read.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of the samples, each of one of the folds.
+    folds
+        Folds, in the order that they are to have.
+    schema
+        All variables.
+    variables
+        int64, places of the variables to count, in order.
+
+    Returns
+    -------
+    What `load_groups` reads of the counts of these samples, a fold a group.
+
+    Raises
+    ------
+    StoreError
+        If a block is lost or damaged.
+    """
+    counts = PairCounts.zero(Schema(tuple(schema[int(place)] for place in variables)), len(folds))
+    for number, fold in enumerate(folds):
+        mine = [block for block in blocks if block.fold == fold]
+        narrowed = (
+            DenseBlock(
+                np.ascontiguousarray(read_block(each).to_codes(schema.offsets)[:, variables])
+            )
+            for each in mine
+        )
+        add_blocks(narrowed, counts.schema.offsets, counts.tables[number])
+        counts.n_rows[number] = sum(block.n_rows for block in mine)
+    return counts
+
+
+def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> IntArray:
+    """Pick the variables that are observed most, as many as there is room for, at least two.
+
+    Parameters
+    ----------
+    schema
+        All variables.
+    level_counts
+        int64 of shape (n_levels,): samples that hold each level.
+    max_levels
+        Levels of all that are picked, at most, but for those of the first two.
+
+    Returns
+    -------
+    int64, their places, in order.
+    """
+    sizes = np.diff(schema.offsets)
+    order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
+    n_kept = int((np.cumsum(sizes[order]) <= max_levels).sum())
+    return np.sort(order[: max(2, n_kept)])
 
 
 def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
@@ -59,8 +133,7 @@ def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
         int64, places of the variables to keep, in order.
     """
     schema = counts.schema
-    owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
-    rows = np.flatnonzero(np.isin(owners, variables))
+    rows = list_levels(schema, variables)
     return PairCounts(
         Schema(tuple(schema.variables[place] for place in variables)),
         counts.tables[:, rows[:, None], rows],

@@ -57,6 +57,8 @@ class Diagnosis:
         Jackknife standard errors, of shapes (rank,) and (n_levels, rank); None if they were not asked for.
     warnings
         One sentence for each thing that a careful user should know.
+    rank_warnings
+        Those among them that say that there may be too many states: void where held-out samples have chosen the rank.
     """
 
     n_pairs: int
@@ -75,6 +77,7 @@ class Diagnosis:
     prior_errors: FloatArray | None
     factor_errors: FloatArray | None
     warnings: tuple[str, ...]
+    rank_warnings: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -91,6 +94,7 @@ class Diagnosis:
             "parameters": self.n_parameters,
             "moments": self.n_moments,
             "warnings": list(self.warnings),
+            "rank_warnings": list(self.rank_warnings),
         }
 
     def __str__(self) -> str:
@@ -146,6 +150,7 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
     posteriors = _invert(model)
     errors = estimate_standard_errors(counts, model) if standard_errors else (None, None)
     n_moments = count_moments(marginals)
+    rank_warnings = _warn_of_rank(model, effective_rank, n_moments)
     return Diagnosis(
         n_pairs=support.size,
         n_observed=int(held.sum()),
@@ -162,7 +167,8 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
         n_ruled_out=np.sum(posteriors < NEAR_ZERO, axis=0, dtype=np.int64),
         prior_errors=errors[0],
         factor_errors=errors[1],
-        warnings=_warn(marginals, model, effective_rank, n_moments),
+        warnings=(*rank_warnings, *_warn(marginals, model)),
+        rank_warnings=rank_warnings,
     )
 
 
@@ -226,12 +232,8 @@ def _invert(model: JointPMF) -> FloatArray:
     return np.where(totals > 0, joint / np.where(totals > 0, totals, 1.0), model.prior)
 
 
-def _warn(
-    marginals: Marginals,
-    model: JointPMF,
-    effective_rank: int | None,
-    n_moments: int,
-) -> tuple[str, ...]:
+def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -> tuple[str, ...]:
+    """What speaks for fewer states, by the pairs alone."""
     warnings = []
     if effective_rank is not None and model.rank > effective_rank:
         warnings.append(
@@ -243,6 +245,12 @@ def _warn(
             f"{model.n_parameters} free parameters are more than the {n_moments} free numbers in the observed pairs: "
             "pairs alone cannot settle them; lower the rank, or refine by EM on the samples"
         )
+    return tuple(warnings)
+
+
+def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
+    """What a careful user should know of the data."""
+    warnings = []
     unseen = [
         name
         for name, seen in zip(model.schema.names, np.diagonal(marginals.support), strict=True)

@@ -12,13 +12,15 @@ from itertools import islice
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, Parameters
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.counting.groups import list_levels, narrow_counts, pick_variables
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import RankError
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.pair_methods import run_random, run_spa
 from pmflib.fitting.rounds import Round, deal_rounds
+from pmflib.level_blocks import FLOOR, normalise_blocks
 from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_PAIRS
 from pmflib.solvers.pairs.opening import open_start
@@ -54,6 +56,9 @@ class AutoSettings:
         Relative fall of the loss below which a fit has converged.
     opened_share
         Share of perturbed marginals that is mixed into a start, so that states that came out empty or equal part again.
+    start_levels
+        Levels of the variables that "pairs" fits; of more, those observed most. The others follow from these by one
+        update.
     imputation_rounds, rotations
         Rounds of imputation, and rotations that are tried, of the start by symmetric NMF.
     """
@@ -66,6 +71,7 @@ class AutoSettings:
     iterations: int = 200
     least_iterations: int = 10
     pair_iterations: int = 50
+    start_levels: int = 1000
     tol: float = 1e-5
     opened_share: float = 0.05
     imputation_rounds: int = 10
@@ -162,14 +168,49 @@ def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solver
         Latent states, at least 1.
     rng
         Source of the noise.
+
+    Notes
+    -----
+    Of wide tables the variables that are observed most are fitted, those of ``start_levels`` levels: the cost grows
+    with the square of these. The others, given the states that these show, take one update.
     """
     if counts.schema.n_variables == 1 or rank == 1:
         return _fit_trivial(counts, rank, rng)
+    wide, kept = None, None
+    if counts.schema.n_levels > SETTINGS.start_levels:
+        wide, kept = (
+            counts,
+            pick_variables(counts.schema, counts.count_levels(), SETTINGS.start_levels),
+        )
+        counts = narrow_counts(counts, kept)
     marginals, singles = Marginals.from_counts(counts), estimate_singles(counts)
     start = start_random(singles, marginals.offsets, rank=rank, rng=rng)
     limit = SETTINGS.limit_iterations(counts.schema.n_levels, rank)
     found = _fit(marginals, singles, start, 0.0, min(SETTINGS.pair_iterations, limit))
+    if wide is not None and kept is not None:
+        found = replace(found, factors=_widen(wide, kept, (found.prior, found.factors)))
     return replace(found, notes=())
+
+
+def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatArray:
+    """Factors of all variables from those of some: one update of the others from their own PMFs.
+
+    A sample's level of a kept variable tells of its state by Bayes' rule; what other levels go with it are shared out
+    over the states accordingly.
+    """
+    schema, (prior, factors) = counts.schema, parameters
+    rows = list_levels(schema, kept)
+    joint = factors * prior
+    posteriors = joint / np.maximum(joint.sum(axis=1, keepdims=True), FLOOR)
+    # the upper triangle holds each pair once
+    mass = np.zeros((schema.n_levels, prior.size))
+    for table in counts.tables:
+        mass += table[rows].T @ posteriors + table[:, rows] @ posteriors
+    # half a pair for every variable's own PMF: levels that were never seen with the others are not ruled out
+    singles = estimate_singles(counts)[:, None]
+    widened = normalise_blocks(mass + 0.5 * singles, schema.offsets, singles)
+    widened[rows] = factors
+    return widened
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:

@@ -190,8 +190,9 @@ def _has_erased(records: Sequence[RunRecord], since: RunRecord) -> bool:
 
 def digest_fit_options(config: PipelineConfig) -> str:
     """SHA-256 of the options that a fit depends on, but for how often it is made from scratch."""
+    unused = {"refresh"} if config.model.rank == "auto" else {"refresh", "rank_budget"}
     content = {
-        "model": config.model.model_dump(mode="json", exclude={"refresh"}),
+        "model": config.model.model_dump(mode="json", exclude=unused),
         "em": config.em.model_dump(mode="json"),
         "evaluate": config.evaluate.model_dump(mode="json", exclude={"hide"}),
         "folds": config.store.folds,

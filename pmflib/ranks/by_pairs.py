@@ -7,21 +7,25 @@ whose spread is far below that of the scores, and of ranks that cannot be distin
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.counting.groups import narrow_counts
+from pmflib.counting.groups import narrow_counts, pick_variables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
 from pmflib.fitting.rounds import deal_rounds
+from pmflib.ranks.budget import DEFAULT_BUDGET, WorkBudget, limit_levels
 from pmflib.ranks.choice import RankChoice
+from pmflib.ranks.fit_runs import FitRuns
 from pmflib.ranks.folds import RankFold
 from pmflib.ranks.pair_search import RankSearch, make_ladder
-from pmflib.schema import Schema
+from pmflib.ranks.progress import OnRankProgress
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 
 N_ROUNDS = 4
@@ -29,6 +33,9 @@ N_ROUNDS = 4
 
 MAX_LEVELS = 600
 """Larger tables are judged on the variables that are observed most."""
+
+VERSION = 1
+"""Raised when fits change: those that were kept before are not gone on from."""
 
 
 def select_rank(
@@ -39,6 +46,9 @@ def select_rank(
     max_rank: int | None = None,
     rng: np.random.Generator | int = 0,
     client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
 ) -> RankChoice:
     """Choose the number of latent states, and the pseudo-counts, by the pairs of held-out folds.
 
@@ -59,6 +69,13 @@ def select_rank(
     client
         Dask client for the fits of a step, which do not depend on each other; None does them one after
         another in this thread, to the same bits.
+    budget
+        Seconds of processor time that fits may take, by a model of what they cost (`pmflib.ranks.budget`), and not by a
+        clock: what is compared does not depend on the machine. What is left out for it is among the notes.
+    checkpoint
+        Folder for the fits: the same call goes on from those that it finds there, to the same bits. None keeps none.
+    on_progress
+        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread.
 
     Returns
     -------
@@ -94,10 +111,12 @@ def select_rank(
     2
     """
     _check(ranks, pseudo_counts, max_rank)
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    allowed = WorkBudget(budget)
     notes: tuple[str, ...] = ()
-    if counts.schema.n_levels > MAX_LEVELS:
-        level_counts = counts.tables.diagonal(axis1=1, axis2=2).sum(axis=0)
-        kept = pick_variables(counts.schema, level_counts)
+    most = limit_levels(budget, MAX_LEVELS)
+    if counts.schema.n_levels > most:
+        kept = pick_variables(counts.schema, counts.count_levels(), most)
         notes = (
             f"judged on the {kept.size} of {counts.schema.n_variables} variables that are observed most",
         )
@@ -108,11 +127,16 @@ def select_rank(
             f"counts has {counts.n_folds} folds and pairs to fit and to hold out in "
             f"{len(folds)} rounds of them; a choice takes 2: count with n_folds=16, or give a rank"
         )
-    seed = int(np.random.default_rng(rng).integers(2**31))
     schema = counts.schema
     limit = max_rank or schema.max_pairs_rank
     ladder = make_ladder(limit) if ranks is None else sorted(set(ranks))
-    search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, client)
+    choice = ""
+    if checkpoint is not None:
+        choice = _digest(
+            counts, [VERSION, ladder, ranks is None, list(pseudo_counts), seed, budget]
+        )
+    runs = FitRuns(allowed, client, checkpoint, choice, on_progress)
+    search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, runs)
     if ranks is None:
         search.start(sorted(fold.guess for fold in folds)[len(folds) // 2])
     else:
@@ -129,8 +153,15 @@ def select_rank(
         pseudo_count,
         search.compare(),
         compared if len(compared.points) > 1 else None,
-        notes,
+        (*notes, *search.notes),
     )
+
+
+def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
+    """SHA-256 of what the fits of a choice depend on."""
+    total = hashlib.sha256(json.dumps([counts.schema.digest, *options]).encode())
+    total.update(np.ascontiguousarray(counts.tables).tobytes())
+    return total.hexdigest()
 
 
 def _check(
@@ -143,23 +174,3 @@ def _check(
         raise RankError(f"max_rank is {max_rank}; give at least 1")
     if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
         raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")
-
-
-def pick_variables(schema: Schema, level_counts: IntArray) -> IntArray:
-    """Pick the variables that are observed most, as many as `MAX_LEVELS` has room for, at least two.
-
-    Parameters
-    ----------
-    schema
-        All variables.
-    level_counts
-        int64 of shape (n_levels,): samples that hold each level.
-
-    Returns
-    -------
-    int64, their places, in order.
-    """
-    sizes = np.diff(schema.offsets)
-    order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
-    n_kept = int((np.cumsum(sizes[order]) <= MAX_LEVELS).sum())
-    return np.sort(order[: max(2, n_kept)])

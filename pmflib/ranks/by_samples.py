@@ -1,24 +1,30 @@
 """Ranks judged on held-out samples: pairs do not show what three variables and more have in common.
 
-The rank that is best for density may be many times the one that pairs choose. From that one on, ranks
-are doubled, fitted by EM that stops where the held-out samples do, and compared sample by sample.
+The rank that is best for density may be many times the one that pairs choose. From that one on, ranks are doubled,
+fitted by EM that stops where the held-out samples do, and compared sample by sample, by what the model is for: as many
+models averaged as will be, and the target, where there is one.
 """
 
 from __future__ import annotations
 
-import warnings
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.errors import ConvergenceWarning, PmfError, RankError
-from pmflib.fitting.from_pairs import FitResult, fit
-from pmflib.fitting.from_samples import fit_em
+from pmflib.errors import PmfError, RankError
+from pmflib.ranks.budget import DEFAULT_BUDGET, USUAL_PASSES, WorkBudget
 from pmflib.ranks.choice import RankChoice
-from pmflib.selection.comparison import compare, compare_samples
+from pmflib.ranks.fit_runs import FitRuns, RankFit
+from pmflib.ranks.progress import OnRankProgress
+from pmflib.ranks.sample_fits import SAVED_SECONDS, RankSamples, SampleJob, fit_samples
+from pmflib.selection.comparison import PairedDifference, compare, compare_samples
 from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
 
 MAX_RANK = 512
@@ -27,8 +33,14 @@ MAX_RANK = 512
 MAX_ENTRIES = 4_000_000
 """Entries of the factors above which a rank is not tried: 32 MB, and EM keeps a few such tables."""
 
-MAX_PASSES = 200
-"""Passes of each fit at most: most stop earlier, where held-out samples do."""
+PATIENCE = 2
+"""Doublings without gain that end the search: after one, the next may well gain."""
+
+MAX_MEMBERS = 4
+"""Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
+
+VERSION = 1
+"""Raised when fits change: those that were kept before are not gone on from."""
 
 
 def select_rank_by_samples(
@@ -39,9 +51,15 @@ def select_rank_by_samples(
     first: int,
     pseudo_counts: Sequence[float] = RANKS_BY_SAMPLES,
     max_rank: int = MAX_RANK,
+    members: int = 1,
+    target: str | int | None = None,
     rng: np.random.Generator | int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
 ) -> RankChoice:
-    """Double the rank while held-out samples become more likely by more than the standard error.
+    """Double the rank until held-out samples have not become more likely, by more than the standard error, twice.
 
     Parameters
     ----------
@@ -56,74 +74,238 @@ def select_rank_by_samples(
         Mean pseudo-counts per level and state, each at least 0; every rank is fitted with each.
     max_rank
         Limit of the rank.
+    members
+        Models that will be averaged, at least 1: averages of as many, ``MAX_MEMBERS`` at most, are compared.
+    target
+        Variable, by name or place, that the model is to predict: ranks are compared by its log-likelihood given the
+        others. None compares the log-likelihood of all variables.
     rng
         Generator, or a seed for one.
+    client, budget, checkpoint, on_progress
+        As for `select_rank`.
 
     Returns
     -------
-    The choice, all fits with their scores, and the reason.
+    The choice, all fits with their scores, and the reason, which names what was left out.
 
     Raises
     ------
     RankError
         If first is below 1 or above max_rank.
     PmfError
-        If there is nothing to fit or judge on, or no pseudo-count.
+        If there is nothing to fit or judge on, no pseudo-count, members is below 1, or budget is not above 0.
+    SchemaError
+        If there is no such target.
     """
+    schema = counts.schema
+    samples = RankSamples(
+        schema,
+        schema.encode(codes),
+        schema.encode(held_out),
+        counts,
+        np.arange(schema.n_variables),
+        estimate_singles(counts),
+        None if target is None else schema.position(target),
+    )
+    return compare_on_samples(
+        samples,
+        first=first,
+        pseudo_counts=pseudo_counts,
+        max_rank=max_rank,
+        members=members,
+        seed=int(np.random.default_rng(rng).integers(2**31)),
+        client=client,
+        budget=budget,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
+
+
+def compare_on_samples(
+    samples: RankSamples,
+    *,
+    first: int,
+    pseudo_counts: Sequence[float],
+    max_rank: int = MAX_RANK,
+    members: int = 1,
+    seed: int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
+) -> RankChoice:
+    """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone."""
+    _check(samples, first, max_rank, pseudo_counts, members)
+    choice = "" if checkpoint is None else _digest(samples, members, seed)
+    runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
+    shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
+    search = _Doubling(samples, tuple(pseudo_counts), shared, runs)
+    search.run(first, max_rank)
+    return search.conclude()
+
+
+def _check(
+    samples: RankSamples, first: int, max_rank: int, pseudo_counts: Sequence[float], members: int
+) -> None:
+    """Refuse what cannot be compared."""
     if not 1 <= first <= max_rank:
         raise RankError(f"first is {first}, outside [1, {max_rank}]; give a rank within")
     if not pseudo_counts:
         raise PmfError("pseudo_counts is empty; give at least one pseudo-count")
-    schema = counts.schema
-    fresh = schema.encode(held_out)
-    if not len(fresh):
+    if members < 1:
+        raise PmfError(f"members is {members}; give at least 1")
+    judged = samples.held_out
+    if not len(judged):
         raise PmfError("held_out has no rows; hold out at least one sample, or use select_rank")
-    seed = int(np.random.default_rng(rng).integers(2**31))
-    found: list[tuple[FitResult, float, FloatArray]] = []
-    best, rank = -1, first
-    while True:
-        start = fit(counts, rank, method="pairs", rng=seed).model
-        before = best
-        for pseudo_count in pseudo_counts:
-            with warnings.catch_warnings():
-                # few passes are enough to compare
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                result = fit_em(
-                    codes,
-                    start,
-                    validation=fresh,
-                    pseudo_count=pseudo_count,
-                    max_passes=MAX_PASSES,
-                    rng=seed,
-                )
-            found.append((result, pseudo_count, result.model.log_prob(fresh)))
-            if best < 0 or found[-1][2].mean() > found[best][2].mean():
-                best = len(found) - 1
-        if before >= 0:
-            gain = compare_samples(found[best][2], found[before][2])
-            if gain.mean <= gain.error:
-                best = before
+    if not len(samples.codes):
+        raise PmfError("codes has no rows; EM needs at least one sample")
+    if samples.target is not None and not (judged[:, samples.target] >= 0).any():
+        name = samples.schema.names[samples.target]
+        raise PmfError(
+            f"target {name!r} is missing in all {len(judged)} held-out rows; hold out rows that have it, or give no "
+            "target"
+        )
+
+
+def _digest(samples: RankSamples, members: int, seed: int) -> str:
+    """SHA-256 of what the fits of a choice depend on."""
+    options = [VERSION, samples.schema.digest, samples.target, members, seed]
+    options += samples.variables.tolist()
+    total = hashlib.sha256(json.dumps(options).encode())
+    for array in (samples.codes, samples.held_out, samples.counts.tables, samples.singles):
+        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+class _Doubling:
+    """Fits of ranks, each twice the one before."""
+
+    def __init__(
+        self,
+        samples: RankSamples,
+        pseudo_counts: tuple[float, ...],
+        shared: SampleJob,
+        runs: FitRuns,
+    ) -> None:
+        self._samples, self._pseudo_counts = samples, pseudo_counts
+        self._shared, self._members, self._runs = shared, shared.members, runs
+        self._fits: dict[tuple[int, float], RankFit] = {}
+        self._left_out = ""
+
+    def run(self, first: int, max_rank: int) -> None:
+        """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
+        # so many are needed in any case: their fits do not wait for each other
+        wanted = [first]
+        while len(wanted) <= PATIENCE and (rank := self._double(wanted, max_rank)):
+            wanted.append(rank)
+        self._fit(wanted)
+        while not self._has_settled and not self._left_out:
+            rank = self._double(self._ranks, max_rank)
+            if not rank:
                 break
-        rank = min(2 * rank, max_rank)
-        if rank == found[-1][0].model.rank or schema.n_levels * rank > MAX_ENTRIES:
-            break
-    return _conclude(found, best)
+            self._fit([rank])
 
+    def conclude(self) -> RankChoice:
+        """Report all fits, and the least rank that cannot be distinguished from the best."""
+        places = list(self._fits)
+        scores = [self._score(place) for place in places]
+        top = places[int(np.argmax(scores))]
+        rank = next(
+            rank for rank in self._ranks if not self._compare(top, self._best_of(rank)).is_distinct
+        )
+        chosen = self._best_of(rank)
+        compared = compare(
+            "sample",
+            [{"rank": rank, "pseudo_count": pseudo_count} for rank, pseudo_count in places],
+            scores,
+            subtract=lambda best, other: self._compare(places[best], places[other]),
+            rule="least",
+            chosen=places.index(chosen),
+        )
+        ended = self._left_out if not self._has_settled else ""
+        if ended:
+            compared = replace(compared, reason=f"{compared.reason}; {ended}")
+        return RankChoice(rank, chosen[1], compared)
 
-def _conclude(found: Sequence[tuple[FitResult, float, FloatArray]], chosen: int) -> RankChoice:
-    """Report all fits, and the one that was chosen; each with its pseudo-count and its held-out log-likelihoods."""
-    ranks = [result.model.rank for result, _, _ in found]
-    compared = compare(
-        "sample",
-        [
-            {"rank": rank, "pseudo_count": pseudo_count}
-            for rank, (_, pseudo_count, _) in zip(ranks, found, strict=True)
-        ],
-        [float(likelihoods.mean()) for *_, likelihoods in found],
-        subtract=lambda best, other: compare_samples(found[best][2], found[other][2]),
-        rule="least",
-        chosen=chosen,
-    )
-    if ranks[chosen] == max(ranks):
-        compared = replace(compared, reason=f"{compared.reason}; no larger rank was tried")
-    return RankChoice(ranks[chosen], found[chosen][1], compared)
+    def _double(self, tried: Sequence[int], max_rank: int) -> int:
+        """Next rank; 0 where it may not grow, and why is noted."""
+        last = max(tried)
+        rank = min(2 * last, max_rank)
+        planned = [each for each in tried if (each, self._pseudo_counts[0]) not in self._fits]
+        cost = sum(map(self._estimate, [*planned, rank]))
+        above = f"ranks above {last} were not tried"
+        if rank == last:
+            self._left_out = f"{above}: {max_rank} is the largest"
+        elif self._samples.schema.n_levels * rank * self._members > MAX_ENTRIES:
+            self._left_out = f"{above}: their factors would have more than {MAX_ENTRIES:,} entries"
+        elif not self._runs.budget.affords(cost):
+            self._left_out = (
+                f"{above}: rank {rank} would take about {self._estimate(rank):,.0f} s of processor time, more than the "
+                "budget has left; set model.rank_budget"
+            )
+        else:
+            return rank
+        return 0
+
+    def _fit(self, ranks: Sequence[int]) -> None:
+        """Fit ranks under every pseudo-count."""
+        places = [(rank, each) for rank in ranks for each in self._pseudo_counts]
+        jobs = [self._make_job(*place) for place in places]
+        what = f"rank {', '.join(map(str, ranks))}"
+        if self._members > 1:
+            what += f", averages of {self._members}"
+        found = self._runs.do(
+            fit_samples,
+            [self._samples],
+            jobs,
+            [job.name for job in jobs],
+            [self._estimate_fit(job) for job in jobs],
+            judged="samples",
+            doing=what,
+            ranks=sorted({*self._ranks, *ranks}),
+        )
+        for place, job, fit in zip(places, jobs, found, strict=True):
+            self._fits[place] = fit
+            samples, budget = self._samples, self._runs.budget
+            budget.spend(samples.estimate_start(job) + fit.n_steps * samples.estimate_pass(job))
+
+    def _make_job(self, rank: int, pseudo_count: float) -> SampleJob:
+        job = replace(self._shared, rank=rank, pseudo_count=pseudo_count)
+        # what takes a few seconds is done again in a few seconds
+        return replace(job, folder=None) if self._estimate_fit(job) < SAVED_SECONDS else job
+
+    def _estimate_fit(self, job: SampleJob) -> float:
+        """Seconds of a fit, by the model of costs."""
+        samples = self._samples
+        return samples.estimate_start(job) + USUAL_PASSES * samples.estimate_pass(job)
+
+    def _estimate(self, rank: int) -> float:
+        """Seconds of the fits of a rank, by the model of costs."""
+        job = replace(self._shared, rank=rank)
+        return len(self._pseudo_counts) * self._estimate_fit(job)
+
+    @property
+    def _ranks(self) -> list[int]:
+        """Ranks that are fitted, in order."""
+        return sorted({rank for rank, _ in self._fits})
+
+    @property
+    def _has_settled(self) -> bool:
+        """Whether the last doublings have gained nothing over the best before them."""
+        best, stale = 0, 0
+        for rank in self._ranks:
+            if not best or self._compare(self._best_of(rank), self._best_of(best)).is_distinct:
+                best, stale = rank, 0
+            else:
+                stale += 1
+        return stale >= PATIENCE
+
+    def _best_of(self, rank: int) -> tuple[int, float]:
+        """The fit of a rank under the best pseudo-count, the first of them."""
+        return max(((rank, each) for each in self._pseudo_counts), key=self._score)
+
+    def _score(self, place: tuple[int, float]) -> float:
+        return float(self._fits[place].scores.mean())
+
+    def _compare(self, better: tuple[int, float], worse: tuple[int, float]) -> PairedDifference:
+        return compare_samples(self._fits[better].scores, self._fits[worse].scores)

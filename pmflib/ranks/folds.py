@@ -11,6 +11,7 @@ from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.rounds import Round
 from pmflib.level_blocks import spread_pairs
+from pmflib.ranks.fit_runs import RankFit
 from pmflib.solvers.numeric.rotation import improve_root, root_of, rotate_nonnegative
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
@@ -88,25 +89,6 @@ class RankFold:
         return np.asarray(self.held_out.sum(axis=(1, 2)))
 
 
-@dataclass(frozen=True, eq=False)
-class RankFit:
-    """A fit of the training folds, and its scores.
-
-    Parameters
-    ----------
-    parameters
-        Prior (rank,) and factors (n_levels, rank).
-    loss
-        As of `fit_composite`: comparable under one pseudo-count.
-    scores
-        float64 of shape (n_parts,): held-out log-likelihood of each part's pairs, nats, the sum.
-    """
-
-    parameters: Parameters
-    loss: float
-    scores: FloatArray
-
-
 def _guess_rank(dealt: Round) -> int:
     """Count the directions that held-out pairs confirm across two splits of the variables, and take the larger."""
     offsets = dealt.training.schema.offsets
@@ -162,7 +144,10 @@ def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
     best = min(tried, key=lambda each: each.loss_history[-1])
     found = _raise(fold, (best.prior, best.factors), job.pseudo_count, SETTINGS.iterations)
     parameters = found.prior, found.factors
-    return RankFit(parameters, found.loss_history[-1], score_pairs(fold.held_out, parameters))
+    # an iteration is three updates, and each fit begins with one
+    n_steps = sum(3 * each.n_iter + 1 for each in (*tried, found))
+    scores = score_pairs(fold.held_out, parameters)
+    return RankFit(parameters, found.loss_history[-1], scores, n_steps)
 
 
 def _start_from_symnmf(fold: RankFold, rank: int, seed: int) -> Parameters:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, Parameters
-from pmflib.ranks.folds import RankFit, RankFold, RankJob, fit_rank
+from pmflib.ranks.budget import USUAL_UPDATES, estimate_update
+from pmflib.ranks.fit_runs import FitRuns, RankFit
+from pmflib.ranks.folds import RankFold, RankJob, fit_rank
 from pmflib.selection.comparison import Comparison, ScoredCandidate, compare, compare_folds
 
 
@@ -71,8 +73,8 @@ class RankSearch:
         Mean pseudo-count per level and state.
     seed
         Seed of the random starts.
-    client
-        Dask client that does the fits of a step, or None to do them in this thread.
+    runs
+        Does the fits of a step. Fits that its budget cannot afford are left out, but for those of the first two ranks.
     """
 
     def __init__(
@@ -81,18 +83,17 @@ class RankSearch:
         ladder: Sequence[int],
         pseudo_count: float,
         seed: int,
-        client: Any = None,
+        runs: FitRuns,
     ) -> None:
-        # loads the configuration's library, which a fit of counts has no use for
-        from pmflib.running.maps import send_items
-
         self.folds = folds
         self.ladder = list(ladder)
         self.pseudo_count = pseudo_count
         self.fits: dict[int, list[RankFit]] = {}
         self._seed = seed
-        self._client = client
-        self._sent = send_items(client, folds)
+        self._runs = runs
+        self._visits: Counter[tuple[int, float]] = Counter()
+        self._left_out: set[int] = set()
+        self._is_cut_short = False
         self._n_pairs = np.concatenate([fold.n_pairs for fold in folds])
         self._unsettled: dict[int, float] = {}
         self._first = 0
@@ -126,6 +127,9 @@ class RankSearch:
             # from above: merged states are the better starts
             close = [_rank_of(p) for p in reversed(self.compare().points) if _is_close(p)]
             if len(close) == 1:
+                break
+            if not self._affords(close):
+                self._is_cut_short = True
                 break
             self.fit(close)
             self._fill()
@@ -206,17 +210,51 @@ class RankSearch:
         search._first = self.ladder.index(self.best)
         return search
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what the budget has left out."""
+        notes: tuple[str, ...] = ()
+        if self._left_out:
+            ranks = ", ".join(map(str, sorted(self._left_out)))
+            notes = (f"by pairs, rank {ranks} was not tried, for want of budget",)
+        if self._is_cut_short:
+            notes += (
+                "by pairs, ranks close to the best were not fitted again, for want of budget",
+            )
+        return notes
+
+    def _affords(self, ranks: Iterable[int]) -> bool:
+        """Whether the budget has room for fits of some ranks in all rounds."""
+        return self._runs.budget.affords(sum(map(self._estimate, ranks)) * len(self.folds))
+
+    def _estimate(self, rank: int) -> float:
+        """Seconds that a fit will take, by the model of costs."""
+        return USUAL_UPDATES * estimate_update(self._n_levels, rank)
+
+    @property
+    def _n_levels(self) -> int:
+        return self.folds[0].singles.size
+
     def _do(
         self, rank: int, pseudo_count: float, starts: Sequence[tuple[Parameters, ...]]
     ) -> list[RankFit]:
         """Fit a rank in all rounds."""
-        from pmflib.running.maps import map_items
-
-        work = [
-            (fold, RankJob(rank, pseudo_count, near, self._seed))
-            for fold, near in zip(self._sent, starts, strict=True)
-        ]
-        return map_items(self._client, fit_rank, work)
+        self._visits[rank, pseudo_count] += 1
+        visit = self._visits[rank, pseudo_count]
+        fits = self._runs.do(
+            fit_rank,
+            self.folds,
+            [RankJob(rank, pseudo_count, near, self._seed) for near in starts],
+            [f"pairs-{pseudo_count:g}-{rank}-{visit}-{at}" for at in range(len(self.folds))],
+            [self._estimate(rank)] * len(self.folds),
+            judged="pairs",
+            doing=f"rank {rank}, pseudo-count {pseudo_count:g}"
+            + (f", fitted again ({visit - 1})" if visit > 1 else ""),
+            ranks=sorted({*self.fits, rank}),
+        )
+        cost = estimate_update(self._n_levels, rank)
+        self._runs.budget.spend(sum(each.n_steps for each in fits) * cost)
+        return fits
 
     def _score(self, sums: FloatArray) -> float:
         return float(sums.sum() / self._n_pairs.sum())
@@ -227,6 +265,9 @@ class RankSearch:
     def _fill(self) -> None:
         """Fit ranks until those next to the best, and the one below the choice, are among them."""
         while (wanted := self._find_gap()) is not None:
+            if not self._affords([wanted]):
+                self._left_out.add(wanted)
+                return
             self.fit([wanted])
 
     def _find_gap(self) -> int | None:

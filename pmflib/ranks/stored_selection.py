@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,11 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from pmflib.arrays import IntArray
-from pmflib.counting.groups import load_groups
+from pmflib.counting.groups import count_some, load_groups, pick_variables
+from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
-from pmflib.ranks.by_pairs import MAX_LEVELS, pick_variables, select_rank
-from pmflib.ranks.by_samples import MAX_RANK, select_rank_by_samples
+from pmflib.ranks.budget import DEFAULT_BUDGET, limit_levels
+from pmflib.ranks.by_pairs import MAX_LEVELS, select_rank
+from pmflib.ranks.by_samples import MAX_RANK, compare_on_samples
 from pmflib.ranks.choice import RankChoice
+from pmflib.ranks.progress import OnRankProgress
+from pmflib.ranks.sample_fits import RankSamples
+from pmflib.ranks.verdict import give_verdict
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
@@ -22,6 +27,12 @@ from pmflib.store.sample_blocks import BlockReference, read_block
 
 TRAINING_SAMPLES = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""
+
+PAIRS_SHARE = 1 / 3
+"""Share of the budget that the search by pairs may take: it only says where to begin, where samples decide."""
+
+LOWER_FOR_TARGET = 4
+"""How many times below the rank by pairs samples begin, where a target decides: pairs do not know it."""
 
 N_BLOCKS = 16
 """Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
@@ -61,6 +72,11 @@ class StoredRankChoice:
             return first
         return (*first, f"by samples: {self.by_samples.reason}")
 
+    @property
+    def verdict(self) -> str:
+        """A sentence on whether the rank is fine, and what to do if it is not."""
+        return give_verdict(self.by_pairs, self.by_samples)
+
 
 def select_stored_rank(
     counts: str | Path,
@@ -69,9 +85,13 @@ def select_stored_rank(
     held_out: Sequence[BlockReference],
     *,
     pseudo_count: float | Literal["auto"] = "auto",
+    members: int = 1,
+    target: str | None = None,
     seed: int = 0,
     client: Any = None,
-    on_pairs: Callable[[RankChoice], None] = lambda choice: None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
 ) -> StoredRankChoice:
     """Choose the number of latent states by `select_rank`, and from there on by `select_rank_by_samples`.
 
@@ -87,31 +107,62 @@ def select_stored_rank(
         Mean pseudo-count per level and state of the fits of samples; "auto" compares `RANKS_BY_SAMPLES`.
     seed
         Seed of all starts.
-    client
-        Dask client for the fits of pairs; None does them in this thread, to the same bits.
-    on_pairs
-        Called with the choice by pairs, before samples are fitted.
+    members, target
+        As for `select_rank_by_samples`.
+    client, checkpoint, on_progress
+        As for `select_rank`.
+    budget
+        Seconds of processor time for all of the choice, as for `select_rank`; pairs take ``PAIRS_SHARE`` of it.
 
     Raises
     ------
     PmfError
-        If the training folds have too few pairs to fit some and hold out others.
+        If the training folds have too few pairs to fit some and hold out others, or no held-out sample has the target.
+    SchemaError
+        If there is no such target.
     """
-    folds, notes = _load_folds(counts, training_folds)
-    by_pairs = select_rank(folds, rng=seed, client=client)
+    schema = load_shape(counts)[0]
+    place = None if target is None else schema.position(target)
+    level_counts = load_singles(counts, folds=training_folds)
+    for_pairs = PAIRS_SHARE * budget
+    most = limit_levels(for_pairs, MAX_LEVELS)
+    kept = np.arange(schema.n_variables)
+    notes: tuple[str, ...] = ()
+    if schema.n_levels > most:
+        kept = pick_variables(schema, level_counts, most)
+        notes = (
+            f"pairs of the {kept.size} variables that are observed most, of {schema.n_variables}",
+        )
+    folds = _find_counts(counts, training_folds, training, schema, kept if notes else None)
+    shared: dict[str, Any] = {
+        "client": client,
+        "checkpoint": checkpoint,
+        "on_progress": on_progress,
+    }
+    by_pairs = select_rank(folds, rng=seed, budget=for_pairs, **shared)
     by_pairs = replace(by_pairs, notes=(*notes, *by_pairs.notes))
-    on_pairs(by_pairs)
-    total = PairCounts.load_total(counts, folds=training_folds)
-    judged = take_samples(held_out, total.schema, TRAINING_SAMPLES // 4)
+    judged = take_samples(held_out, schema, TRAINING_SAMPLES // 4)
     if not len(judged):
         return StoredRankChoice(by_pairs, None)
-    by_samples = select_rank_by_samples(
-        take_samples(training, total.schema, TRAINING_SAMPLES),
-        judged,
-        total,
-        first=min(by_pairs.rank, MAX_RANK),
+    total = PairCounts(
+        folds.schema, folds.tables.sum(axis=0, keepdims=True), folds.n_rows.sum(keepdims=True)
+    )
+    by_samples = compare_on_samples(
+        RankSamples(
+            schema,
+            take_samples(training, schema, TRAINING_SAMPLES),
+            judged,
+            total,
+            kept,
+            normalise_singles(level_counts, schema.offsets),
+            place,
+        ),
+        first=max(1, min(by_pairs.rank, MAX_RANK) // (1 if place is None else LOWER_FOR_TARGET)),
         pseudo_counts=RANKS_BY_SAMPLES if pseudo_count == "auto" else (pseudo_count,),
-        rng=seed,
+        members=members,
+        seed=seed,
+        budget=(1 - PAIRS_SHARE) * budget,
+        **shared,
     )
     return StoredRankChoice(by_pairs, by_samples)
 
@@ -143,12 +194,15 @@ def take_samples(blocks: Sequence[BlockReference], schema: Schema, n_samples: in
     return np.concatenate(taken)
 
 
-def _load_folds(path: str | Path, folds: Sequence[int]) -> tuple[PairCounts, tuple[str, ...]]:
-    """Training counts by fold, of the variables that are observed most where all would be too many."""
-    schema, _ = load_shape(path)
-    groups = [(fold,) for fold in folds]
-    if schema.n_levels <= MAX_LEVELS:
-        return load_groups(path, groups), ()
-    kept = pick_variables(schema, load_singles(path, folds=folds))
-    note = f"pairs of the {kept.size} variables that are observed most, of {schema.n_variables}"
-    return load_groups(path, groups, kept), (note,)
+def _find_counts(
+    path: str | Path,
+    folds: Sequence[int],
+    training: Sequence[BlockReference],
+    schema: Schema,
+    kept: IntArray | None,
+) -> PairCounts:
+    """Training counts by fold; of some variables, from where they take less time to find."""
+    n_observed = sum(block.n_observed for block in training)
+    if kept is not None and 0 < n_observed < len(folds) * schema.n_levels**2:
+        return count_some(training, folds, schema, kept)
+    return load_groups(path, [(fold,) for fold in folds], kept)

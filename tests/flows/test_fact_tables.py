@@ -43,7 +43,7 @@ def test_make_facts_tables__why_the_rank_was_chosen():
         "rows": {},
         "model": model,
         "scores": {},
-        "rank": {"reasons": ["by pairs: [2]"]},
+        "rank": {"verdict": "rank 2 is fine", "reasons": ["by pairs: [2]"]},
     }
     ranks = compare("pair", [{"rank": 2}, {"rank": 3}], [-1.5, -1.75])
     starts = compare("sample", [{"start": "auto"}, {"start": "[random]"}], [-9.0, -8.5])

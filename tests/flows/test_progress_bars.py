@@ -31,14 +31,24 @@ def test_show_progress__a_line_per_stage_without_a_terminal():
 
 
 def test_show_progress__long_stages_are_reported_without_a_terminal(monkeypatch):
-    clock = iter(range(0, 1000, 20))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    reports = [("count", done, 9) for done in range(1, 6)]
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     file = io.StringIO()
     printer = _LinePrinter(Console(file=file))
-    for name, done, total in reports:
-        printer(Progress(name, done, total))
-    assert file.getvalue().splitlines() == ["count: 3 of 9, 40 s", "count: 5 of 9, 80 s"]
+    for done in range(1, 6):
+        printer(Progress("count", done, 9))
+        now += 2
+    assert file.getvalue().splitlines() == ["count: 4 of 9, 6 s"]
+    # nothing more is reported, and the last report is said again
+    for _ in range(5):
+        printer.remind()
+        now += 2
+    lines = ["count: 4 of 9, 6 s", "count: 5 of 9, 12 s", "count: 5 of 9, 18 s"]
+    assert file.getvalue().splitlines() == lines
+    printer(Progress("count", 9, 9))
+    now += 100
+    printer.remind()
+    assert file.getvalue().splitlines() == [*lines, "count: 9 of 9, 20 s"]
 
 
 def test_show_progress__bars_on_a_terminal():

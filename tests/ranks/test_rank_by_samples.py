@@ -22,7 +22,8 @@ def test_select_rank_by_samples__stays_where_more_states_do_not_help(drawn):
     codes, held_out, counts = drawn
     choice = select_rank_by_samples(codes, held_out, counts, first=3)
     assert choice.rank == 3
-    assert [point.settings["rank"] for point in choice.curve] == [3, 3, 6, 6]
+    # one doubling more after the first without gain
+    assert [point.settings["rank"] for point in choice.curve] == [3, 3, 6, 6, 12, 12]
     mine = max(choice.curve[:2], key=lambda point: point.score)
     assert mine.settings == {"rank": choice.rank, "pseudo_count": choice.pseudo_count}
     assert mine is choice.ranks.chosen
@@ -43,7 +44,7 @@ def test_select_rank_by_samples__ends_at_its_limit(drawn):
     codes, held_out, counts = drawn
     choice = select_rank_by_samples(codes, held_out, counts, first=1, max_rank=1)
     assert choice.rank == 1
-    assert choice.reason.endswith("no larger rank was tried")
+    assert choice.reason.endswith("; ranks above 1 were not tried: 1 is the largest")
 
 
 def test_select_rank_by_samples__refuses(drawn):

@@ -22,11 +22,12 @@ def test_select_stored_rank__without_samples_it_is_select_rank_on_the_training_f
     counts.save(tmp_path / "pairs")
     heard = []
     found = select_stored_rank(
-        tmp_path / "pairs", (0, 1, 2, 4), [], [], seed=3, on_pairs=heard.append
+        tmp_path / "pairs", (0, 1, 2, 4), [], [], seed=3, on_progress=heard.append
     )
     assert found.by_samples is None
     assert found.by_pairs == pmf.select_rank(counts.select_folds([0, 1, 2, 4]), rng=3)
-    assert heard == [found.by_pairs]
+    assert heard[-1].done == heard[-1].total > 8
+    assert {each.judged for each in heard} == {"pairs"}
     assert found.rank == found.by_pairs.rank
     assert found.comparisons == found.by_pairs.comparisons
     assert found.reasons == (f"by pairs: {found.by_pairs.reason}",)

@@ -62,7 +62,9 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     assert content == summary_of(config, reference)["comparisons"]
     alone = stored_selection.select_rank  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        stored_selection, "select_rank", lambda counts, rng, client: alone(counts, rng=rng)
+        stored_selection,
+        "select_rank",
+        lambda counts, client, **options: alone(counts, **options),
     )
     monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
     again = select.fn(config, dataset, counts, workers)
