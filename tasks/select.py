@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.ranks.progress import RankProgress
+from pmflib.ranks.rank_progress import RankProgress
 from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
@@ -18,7 +18,6 @@ from tasks.prefect_artifacts import show_markdown
 from tasks.stage import build_artefact, open_store, open_workers_late, stage
 from tasks.stage_progress import report
 
-# 6: judged by members and target, within a budget; one more doubling after one without gain; a verdict
 VERSION = 6
 
 COMPARISONS = "comparisons.json"

@@ -195,8 +195,7 @@ def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solver
 def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatArray:
     """Factors of all variables from those of some: one update of the others from their own PMFs.
 
-    A sample's level of a kept variable tells of its state by Bayes' rule; what other levels go with it are shared out
-    over the states accordingly.
+    Each level of a kept variable has a posterior of the state; levels seen together with it are shared out by that.
     """
     schema, (prior, factors) = counts.schema, parameters
     rows = list_levels(schema, kept)

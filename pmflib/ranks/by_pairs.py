@@ -25,7 +25,7 @@ from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.fit_runs import FitRuns
 from pmflib.ranks.folds import RankFold
 from pmflib.ranks.pair_search import RankSearch, make_ladder
-from pmflib.ranks.progress import OnRankProgress
+from pmflib.ranks.rank_progress import OnRankProgress
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 
 N_ROUNDS = 4

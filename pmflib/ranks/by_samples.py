@@ -22,7 +22,7 @@ from pmflib.errors import PmfError, RankError
 from pmflib.ranks.budget import DEFAULT_BUDGET, USUAL_PASSES, WorkBudget
 from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.fit_runs import FitRuns, RankFit
-from pmflib.ranks.progress import OnRankProgress
+from pmflib.ranks.rank_progress import OnRankProgress
 from pmflib.ranks.sample_fits import SAVED_SECONDS, RankSamples, SampleJob, fit_samples
 from pmflib.selection.comparison import PairedDifference, compare, compare_samples
 from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
@@ -125,6 +125,7 @@ def compare_on_samples(
     samples: RankSamples,
     *,
     first: int,
+    lower: Sequence[int] = (),
     pseudo_counts: Sequence[float],
     max_rank: int = MAX_RANK,
     members: int = 1,
@@ -134,13 +135,16 @@ def compare_on_samples(
     checkpoint: Path | None = None,
     on_progress: OnRankProgress | None = None,
 ) -> RankChoice:
-    """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone."""
+    """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone.
+
+    Ranks of ``lower``, each below first, are compared as well.
+    """
     _check(samples, first, max_rank, pseudo_counts, members)
     choice = "" if checkpoint is None else _digest(samples, members, seed)
     runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
     shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
     search = _Doubling(samples, tuple(pseudo_counts), shared, runs)
-    search.run(first, max_rank)
+    search.run(first, lower, max_rank)
     return search.conclude()
 
 
@@ -191,14 +195,16 @@ class _Doubling:
         self._shared, self._members, self._runs = shared, shared.members, runs
         self._fits: dict[tuple[int, float], RankFit] = {}
         self._left_out = ""
+        self._first = 1
 
-    def run(self, first: int, max_rank: int) -> None:
+    def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
         """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
+        self._first = first
         # so many are needed in any case: their fits do not wait for each other
         wanted = [first]
         while len(wanted) <= PATIENCE and (rank := self._double(wanted, max_rank)):
             wanted.append(rank)
-        self._fit(wanted)
+        self._fit([*lower, *wanted])
         while not self._has_settled and not self._left_out:
             rank = self._double(self._ranks, max_rank)
             if not rank:
@@ -296,7 +302,7 @@ class _Doubling:
         for rank in self._ranks:
             if not best or self._compare(self._best_of(rank), self._best_of(best)).is_distinct:
                 best, stale = rank, 0
-            else:
+            elif rank > self._first:
                 stale += 1
         return stale >= PATIENCE
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, Parameters
 from pmflib.ranks.budget import WorkBudget
-from pmflib.ranks.progress import BEAT_SECONDS, Judged, OnRankProgress, ProgressTeller
+from pmflib.ranks.rank_progress import BEAT_SECONDS, Judged, OnRankProgress, ProgressReporter
 from pmflib.store.checkpoints import load_arrays, save_arrays
 
 KEPT_SECONDS = 0.02
@@ -31,7 +31,7 @@ class RankFit:
     parameters
         Prior (rank,) and factors (n_levels, rank).
     loss
-        Of pairs as of `fit_composite`: comparable under one pseudo-count. Of samples minus their best held-out
+        That of `fit_composite` for pairs, comparable under one pseudo-count; for samples the negated best held-out
         log-likelihood, nats per sample.
     scores
         float64, held-out log-likelihoods, nats: of pairs the sums of each part, of samples that of each.
@@ -76,7 +76,7 @@ class FitRuns:
     ) -> None:
         self.budget = budget
         self._client, self._folder, self._choice = client, folder, choice
-        self._teller = ProgressTeller(on_progress)
+        self._reporter = ProgressReporter(on_progress)
         self._sent: dict[int, tuple[Any, list[Any]]] = {}
 
     def do(
@@ -101,7 +101,7 @@ class FitRuns:
             What each job fits, kept on the workers from step to step as long as it is the same object; of one item all
             jobs take that.
         jobs, names, costs
-            Settings of each fit; a name that tells it from all others of this choice; seconds by the model of costs.
+            Settings of each fit; a name that no other fit of this choice has; seconds by the model of costs.
         judged, doing, ranks
             As in `RankProgress`.
 
@@ -125,9 +125,9 @@ class FitRuns:
             (fit, (each, job), path, self._choice)
             for each, job, path in zip(sent, jobs, paths, strict=True)
         ]
-        self._teller.plan(judged, doing, ranks, costs)
-        with beat(self._teller.beat, BEAT_SECONDS):
-            return map_items(client, fit_once, work, on_result=self._teller.count)
+        self._reporter.plan(judged, doing, ranks, costs)
+        with beat(self._reporter.beat, BEAT_SECONDS):
+            return map_items(client, fit_once, work, on_result=self._reporter.count)
 
     def _send(self, data: Sequence[Any]) -> list[Any]:
         """Send data to the workers, once."""

@@ -139,7 +139,7 @@ class SampleJob:
 
     @property
     def name(self) -> str:
-        """Name that tells this fit from the others of its choice."""
+        """Name that no other fit of its choice has."""
         return f"samples-{self.pseudo_count:g}-{self.rank}"
 
 

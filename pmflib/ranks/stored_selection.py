@@ -17,9 +17,9 @@ from pmflib.ranks.budget import DEFAULT_BUDGET, limit_levels
 from pmflib.ranks.by_pairs import MAX_LEVELS, select_rank
 from pmflib.ranks.by_samples import MAX_RANK, compare_on_samples
 from pmflib.ranks.choice import RankChoice
-from pmflib.ranks.progress import OnRankProgress
+from pmflib.ranks.rank_progress import OnRankProgress
+from pmflib.ranks.rank_verdict import give_verdict
 from pmflib.ranks.sample_fits import RankSamples
-from pmflib.ranks.verdict import give_verdict
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
@@ -31,8 +31,8 @@ TRAINING_SAMPLES = 20_000
 PAIRS_SHARE = 1 / 3
 """Share of the budget that the search by pairs may take: it only says where to begin, where samples decide."""
 
-LOWER_FOR_TARGET = 4
-"""How many times below the rank by pairs samples begin, where a target decides: pairs do not know it."""
+LOWER_FOR_TARGET = (2, 4)
+"""How many times below the rank by pairs others are compared, where a target decides: pairs do not know it."""
 
 N_BLOCKS = 16
 """Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
@@ -147,6 +147,8 @@ def select_stored_rank(
     total = PairCounts(
         folds.schema, folds.tables.sum(axis=0, keepdims=True), folds.n_rows.sum(keepdims=True)
     )
+    first = min(by_pairs.rank, MAX_RANK)
+    lower = [first // each for each in LOWER_FOR_TARGET]
     by_samples = compare_on_samples(
         RankSamples(
             schema,
@@ -157,7 +159,8 @@ def select_stored_rank(
             normalise_singles(level_counts, schema.offsets),
             place,
         ),
-        first=max(1, min(by_pairs.rank, MAX_RANK) // (1 if place is None else LOWER_FOR_TARGET)),
+        first=first,
+        lower=[] if place is None else sorted({each for each in lower if 1 < each < first}),
         pseudo_counts=RANKS_BY_SAMPLES if pseudo_count == "auto" else (pseudo_count,),
         members=members,
         seed=seed,

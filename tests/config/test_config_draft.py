@@ -22,7 +22,10 @@ def test_draft_config__notes_that_hold_line_ends(tmp_path):
         ({"em": {"max_pases": 1}}, r"em\.max_pases: unknown option; did you mean \['max_passes'\]"),
         ({"schem": {}}, r"schem: unknown option; did you mean \['schema'\]"),
         ({"schema": {"fil": ""}}, r"schema\.fil: unknown option; did you mean \['file'\]"),
-        ({"model": {"rank": 2, "qqq": 1}}, r"model\.qqq: unknown option; there are \['rank', 'me"),
+        (
+            {"model": {"rank": 2, "qqq": 1}},
+            r"model\.qqq: unknown option; there are \['rank', 'rank_budget', 'me",
+        ),
         ({"model": {}}, r"model\.rank: is required"),
     ],
 )

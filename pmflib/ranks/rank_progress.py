@@ -52,13 +52,13 @@ OnRankProgress = Callable[[RankProgress], None]
 """Called when a fit is done, and at least every ``BEAT_SECONDS`` meanwhile, then from another thread."""
 
 
-class ProgressTeller:
-    """Keeps count of fits and tells a listener.
+class ProgressReporter:
+    """Keeps count of fits and reports to a listener.
 
     Parameters
     ----------
     listener
-        Called with each `RankProgress`; None tells nobody.
+        Called with each `RankProgress`; None is nobody.
     """
 
     def __init__(self, listener: OnRankProgress | None) -> None:
@@ -73,29 +73,29 @@ class ProgressTeller:
     def plan(
         self, judged: Judged, doing: str, ranks: Sequence[int], costs: Sequence[float]
     ) -> None:
-        """Announce fits, with their seconds by the model of costs, and tell."""
+        """Announce fits, with their seconds by the model of costs, and report."""
         if judged != self._judged:
             # another kind of fit: how long the former ones took says nothing
             self._cost_done, self._started = 0.0, time.monotonic()
         self._judged, self._doing, self._ranks = judged, doing, tuple(ranks)
         self._total += len(costs)
         self._costs = list(costs)
-        self.tell()
+        self.report()
 
     def count(self, n_done: int) -> None:
-        """Note that so many of the fits that were announced last are done, and tell."""
+        """Note that so many of the fits that were announced last are done, and report."""
         total = self._total - len(self._costs)
         self._cost_done += sum(self._costs[self._done - total : n_done])
         self._done = total + n_done
-        self.tell()
+        self.report()
 
     @property
     def beat(self) -> Callable[[], None] | None:
         """What to call while fits are under way."""
-        return None if self._listener is None else self.tell
+        return None if self._listener is None else self.report
 
-    def tell(self) -> None:
-        """Tell the listener."""
+    def report(self) -> None:
+        """Report to the listener."""
         if self._listener is None:
             return
         cost_left = sum(self._costs[len(self._costs) - (self._total - self._done) :])

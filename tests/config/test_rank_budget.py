@@ -1,0 +1,17 @@
+import pytest
+
+from pmflib.config.rank_budget import QUICK, check_budget, read_budget
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("10min", 600), ("2h", 7200), (QUICK, 60)]
+)
+def test_read_budget__units(text, seconds):
+    assert read_budget(text) == seconds
+    assert check_budget(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "0s", "10", "10 min", "1.5h", "-1s", "200h", "ten", "10m"])
+def test_read_budget__refuses(text):
+    with pytest.raises(ValueError, match="is no time above 0 up to 168h"):
+        read_budget(text)
