@@ -105,7 +105,7 @@ def test_select_rank_by_samples__a_small_budget_leaves_ranks_out_and_names_the_o
 
 @pytest.mark.parametrize("limit", [0, -1.0, float("nan")])
 def test_work_budget__refuses(limit):
-    with pytest.raises(PmfError, match="budget is .* give more than 0"):
+    with pytest.raises(PmfError, match=r"budget is .* give more than 0"):
         WorkBudget(limit)
 
 
