@@ -25,10 +25,18 @@ BEAT_SECONDS = 0.5
 
 
 @contextmanager
-def show_progress(console: Console) -> Iterator[None]:
-    """Draw a bar for every stage while the context lasts; plain lines where the console is no terminal."""
+def show_progress(console: Console, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
+    """Draw a bar for every stage while the context lasts; plain lines where the console is no terminal.
+
+    Parameters
+    ----------
+    console
+        Where to draw.
+    line_seconds
+        Seconds between lines on a running stage.
+    """
     if not console.is_terminal:
-        printer = _LinePrinter(console)
+        printer = _LinePrinter(console, line_seconds)
         with listen(printer), beat(printer.remind, BEAT_SECONDS):
             yield
         return
@@ -49,10 +57,10 @@ def show_progress(console: Console) -> Iterator[None]:
 
 
 class _LinePrinter:
-    """A line when a stage is done, and in a long one every five seconds, whether it reports something or not."""
+    """A line when a stage is done, and in a long one every few seconds, whether it reports something or not."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, line_seconds: float = LINE_SECONDS) -> None:
+        self._console, self._seconds = console, line_seconds
         self._started: dict[str, float] = {}
         self._last: dict[str, Progress] = {}
         self._printed = time.monotonic()
@@ -81,7 +89,7 @@ class _LinePrinter:
         if not self._last:
             return
         stage, progress = next(reversed(self._last.items()))
-        if time.monotonic() >= max(self._started[stage], self._printed) + LINE_SECONDS:
+        if time.monotonic() >= max(self._started[stage], self._printed) + self._seconds:
             self._print(progress)
 
     def _print(self, progress: Progress) -> None:

@@ -17,6 +17,9 @@ from flows.progress_bars import show_progress
 from pmflib.store.run_records import RunRecord
 from tasks.prefect_artifacts import make_key
 
+LOG_SECONDS = 30.0
+"""Seconds between lines on a running stage: logs of scheduled runs are kept, and stay short."""
+
 LOG_WIDTH = 120
 """Columns of tables in the log."""
 
@@ -45,7 +48,7 @@ def log_progress() -> Iterator[None]:
     if FlowRunContext.get() is None:
         yield
         return
-    with show_progress(_open_console()):
+    with show_progress(_open_console(), LOG_SECONDS):
         yield
 
 
