@@ -32,3 +32,13 @@ def test_draft_config__notes_that_hold_line_ends(tmp_path):
 def test_make_config__unknown_and_absent_options(change, message):
     with pytest.raises(ConfigError, match=message):
         make_config(MINIMAL | change)
+
+
+def test_draft_config__a_quick_one_has_a_budget_of_a_minute(tmp_path):
+    source = make_source({"path": "a.csv", "layout": "wide"})
+    for quick, seconds in ((False, 600), (True, 60)):
+        path = tmp_path / f"{quick}.toml"
+        path.write_text(draft_config(source, rank="auto", quick=quick))
+        model = load_config(path).model
+        assert model.rank_seconds == seconds
+        assert load_config(path).hurry().model.rank_seconds == 60

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 import pmflib as pmf
-from pmflib.counting.groups import load_groups, narrow_counts
+from pmflib.counting.groups import load_groups, narrow_counts, pick_variables
 from pmflib.fitting import auto_method
 from pmflib.fitting.auto_method import group_folds
 from tests.reference import make_codes
@@ -41,3 +41,12 @@ def test_load_groups__some_variables_are_those_counted_alone(tmp_path):
     np.testing.assert_array_equal(narrow.tables, narrow_counts(counts, kept).tables)
     alone = pmf.count_pairs(codes[:, kept], narrow.schema, n_folds=3)
     np.testing.assert_array_equal(narrow.tables.sum(axis=0), alone.tables.sum(axis=0))
+
+
+def test_pick_variables__those_observed_most_and_two_at_least():
+    schema = pmf.Schema.from_cardinalities([2, 3, 2, 4])
+    seen = np.array([5, 5, 1, 1, 1, 9, 9, 3, 3, 3, 3])
+    assert pick_variables(schema, seen, 7).tolist() == [2, 3]
+    assert pick_variables(schema, seen, 8).tolist() == [0, 2, 3]
+    assert pick_variables(schema, seen, 100).tolist() == [0, 1, 2, 3]
+    assert pick_variables(schema, seen, 1).tolist() == [2, 3]

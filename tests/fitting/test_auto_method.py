@@ -138,3 +138,24 @@ def test_group_folds__deals_every_fold_once(folds, n_levels, expected):
 )
 def test_limit_iterations__falls_with_the_size_of_the_tables(n_levels, rank, limit):
     assert SETTINGS.limit_iterations(n_levels, rank) == limit
+
+
+def test_run_pairs__wide_tables_start_from_the_variables_observed_most(monkeypatch):
+    rng = np.random.default_rng(0)
+    prior, factors = published_factors(12, 5, 3, rng)
+    codes = sample_codes(prior, factors, np.arange(13) * 5, 4000, rng, observed=1.0)
+    # the last six are observed less, and one of them never
+    codes[:, 6:][rng.random((4000, 6)) < 0.5] = -1
+    codes[:, 11] = -1
+    counts = pmf.count_pairs(codes, [5] * 12, n_folds=2)
+    alone = pmf.fit(pmf.count_pairs(codes[:, :6], [5] * 6), 3, method="pairs", rng=1).model
+    monkeypatch.setattr(auto_method, "SETTINGS", replace(SETTINGS, start_levels=30))
+    wide = pmf.fit(counts, 3, method="pairs", rng=1).model
+    assert np.array_equal(wide.factors[:30], alone.factors)
+    assert np.array_equal(wide.prior, alone.prior)
+    sums = wide.factors.reshape(12, 5, 3).sum(axis=1)
+    np.testing.assert_allclose(sums, 1)
+    assert wide.factors.min() >= 0
+    np.testing.assert_allclose(wide.factors[55:], 0.2)
+    # the others say something of the state already
+    assert np.ptp(wide.factors[30:55], axis=1).max() > 0.1

@@ -163,3 +163,13 @@ def test_plan_refit__growth_and_drift(lived):
     assert plan(lived, findings=[finding]).reason == "fresh: drift: v1 and v2 moved"
     others = [finding | {"passed": True}, finding | {"guard": "least_rows"}]
     assert plan(lived, findings=others).way == "warm"
+
+
+def test_digest_fit_options__the_budget_of_the_rank_counts_where_it_is_chosen(tmp_path):
+    def digest(rank, hurried):
+        data = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": rank}}
+        config = make_config(data, base=tmp_path)
+        return digest_fit_options(config.hurry() if hurried else config)
+
+    assert digest("auto", False) != digest("auto", True)
+    assert digest(3, False) == digest(3, True)

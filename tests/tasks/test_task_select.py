@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from flows import etl
+from pmflib.counting.groups import count_some, load_groups
 from pmflib.errors import ConfigError, PmfError
-from pmflib.ranks import by_pairs, stored_selection
+from pmflib.ranks import by_pairs, fit_runs, pair_search, stored_selection
 from pmflib.ranks.stored_selection import take_samples
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
@@ -18,6 +19,7 @@ from tasks.count import count
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.select import COMPARISONS, select, settle
+from tasks.stage_progress import listen
 from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
@@ -136,3 +138,58 @@ def test_run_to_model__chooses_the_rank_on_the_way(counted, workers, monkeypatch
     etl.run_to_counts(fixed, workers, stages)
     etl.run_to_model(fixed, workers, stages, {})
     assert "rank" not in stages
+
+
+def test_select__a_choice_that_was_killed_goes_on_from_its_fits(counted, workers, monkeypatch):
+    monkeypatch.setattr(fit_runs, "KEPT_SECONDS", 0.0)
+    config, dataset, counts = counted(600)
+    store, heard = Store(config.resolve("store")), []
+
+    def stop(progress):
+        heard.append(progress.text)
+        if progress.done == 9:
+            raise KeyboardInterrupt
+
+    with listen(stop), pytest.raises(KeyboardInterrupt):
+        select.fn(config, dataset, counts, workers)
+    (work,) = [folder for folder in (store.root / "work").iterdir() if list(folder.glob("pairs-*"))]
+    assert len(list(work.glob("pairs-*.npz"))) == 9
+    assert "by pairs: rank 2, pseudo-count 1; ranks 2" in heard
+    made = []
+    fit_rank = pair_search.fit_rank
+    monkeypatch.setattr(
+        pair_search, "fit_rank", lambda item: (made.append(item[1].rank), fit_rank(item))[1]
+    )
+    reference = select.fn(config, dataset, counts, workers)
+    n_fits = len(made)
+    assert not work.exists()
+    monkeypatch.setattr(stage, "VERSION", stage.VERSION + 1)
+    again = select.fn(config, dataset, counts, workers)
+    assert again.digest == reference.digest
+    assert len(made) - n_fits == n_fits + 9
+
+
+def test_select__members_target_and_budget_are_options_of_the_choice(counted, workers):
+    config, dataset, counts = counted(400)
+    plain = select.fn(config, dataset, counts, workers)
+    assert summary_of(config, plain)["verdict"].startswith("rank ")
+    em = config.em.model_copy(update={"target": config.em.target or "v1", "members": 2})
+    judged = config.model_copy(update={"em": em})
+    summary = summary_of(judged, select.fn(judged, dataset, counts, workers))
+    # of one variable of two levels, and not of all four
+    assert summary["comparisons"][-1]["points"][0]["score"] > -0.8
+    hurried = select.fn(config.hurry(), dataset, counts, workers)
+    assert hurried.identity != plain.identity
+
+
+def test_count_some__what_the_stored_counts_have_of_these_variables(counted):
+    config, dataset, counts = counted(700)
+    store, schema, kept = Store(config.resolve("store")), make_schema(*SIZES), np.array([0, 2])
+    folds = [5, 1, 3]
+    blocks = list_dataset_blocks(store, dataset, folds)
+    found = count_some(blocks, folds, schema, kept)
+    stored = load_groups(store.locate(counts) / "pairs", [(fold,) for fold in folds], kept)
+    assert found.schema.digest == stored.schema.digest
+    assert np.array_equal(found.tables, stored.tables)
+    assert np.array_equal(found.n_rows, stored.n_rows)
+    assert found.n_rows.all()
