@@ -113,7 +113,7 @@ class _LongEncoder:
         names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
-        self._erased, self._delimiter = erased, config.delimiter
+        self._erased, self._delimiter = erased, config.separator
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
@@ -136,13 +136,13 @@ class _LongEncoder:
             screen.pass_over(n_erased)
             places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts = Verdicts(raw.batch.num_rows)
-        verdicts.mark(identifiers.undecodable, "not_utf8", sample)
+        verdicts.mark(identifiers.undecodable, "undecodable", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
-        verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
+        verdicts.mark(places == UNDECODABLE, "undecodable", variable)
         verdicts.mark(places == UNKNOWN, "unknown_variable", variable)
         known = np.maximum(places, 0)
         codes = self._values.encode(known, raw.batch.column(value))
-        verdicts.mark((codes == UNDECODABLE) & (places >= 0), "not_utf8", value)
+        verdicts.mark((codes == UNDECODABLE) & (places >= 0), "undecodable", value)
         unknown = (codes == UNKNOWN) & (places >= 0)
         if not self._unknown_as_missing:
             verdicts.mark(unknown, "unknown_level", value)
