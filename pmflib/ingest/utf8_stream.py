@@ -36,6 +36,16 @@ def cut_character(delimiter: str) -> str:
     return delimiter if len(delimiter) == 1 else CUT
 
 
+def cut_lines(data: bytes, delimiter: str) -> bytes:
+    """Whole lines with `cut_character` where the delimiter was."""
+    if len(delimiter) == 1:
+        return data
+    if delimiter != WHITESPACE:
+        return data.replace(delimiter.encode(), CUT.encode())
+    data = re.sub(rb"[ \t]+", CUT.encode(), data)
+    return re.sub(rb"(?m)^\x1f|\x1f(?=\r?$)", b"", data)
+
+
 class Utf8Stream:
     r"""Stream of a file in UTF-8, in memory that does not grow with it.
 
@@ -101,9 +111,4 @@ class Utf8Stream:
         if self._ended or len(data) - stop > LONGEST_LINE:
             stop = len(data)
         self._rest = data[stop:]
-        data = data[:stop]
-        cut = CUT.encode()
-        if self._delimiter != WHITESPACE:
-            return data.replace(self._delimiter.encode(), cut)
-        data = re.sub(rb"[ \t]+", cut, data)
-        return re.sub(rb"(?m)^\x1f|\x1f(?=\r?$)", b"", data)
+        return cut_lines(data[:stop], self._delimiter)

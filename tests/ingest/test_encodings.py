@@ -144,8 +144,7 @@ def test_read_rows__blanks_align_columns(tmp_path):
 
 def test_read_rows__decimal_commas(tmp_path):
     (tmp_path / "x.csv").write_text("id;x;y\n1,5;2,25;a,b\n2;-,5;1,2,3\n3;7;1,5e3\n")
-    options = {"path": "x", "layout": "wide", "delimiter": ";", "decimal": ","}
-    config = SourceConfig(sample="id", **options)
+    config = SourceConfig(path="x", layout="wide", sample="id", delimiter=";", decimal=",")
     rows = read(tmp_path / "x.csv", config, ["id", "x", "y"])
     assert rows[1] == (b"1,5", b"2.25", b"a,b")
     assert rows[2] == (b"2", b"-.5", b"1,2,3")
