@@ -288,6 +288,9 @@ class QualityConfig(_Section):
     """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
     same_bytes: Limits = Limits(stop=0)
     """Files whose bytes are those of another file."""
+    new_columns: Limits = Limits(warn=0)
+    """Columns of a new file that files of the last run had not, or the first file in a first run, and that are not in
+    the schema."""
     duplicates: Limits = Limits(warn=0.5)
     """Share of the encoded rows of one file that other rows supersede."""
     new_rows: Limits = Limits(warn=1)

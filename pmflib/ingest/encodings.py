@@ -12,7 +12,7 @@ from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 SCANNED_BYTES = 16 << 20
 """Bytes of a file that are looked through for texts that are not ASCII, at most."""
 KEPT_BYTES = 32 << 10
-"""Bytes of distinct texts that the encoding is told from, at most."""
+"""Bytes of distinct texts that the encoding is judged by, at most."""
 READ_BYTES = 1 << 20
 """Bytes that are read at a time."""
 ENCODINGS = (

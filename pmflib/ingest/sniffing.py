@@ -104,8 +104,8 @@ def _name_columns(
 
 def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
     """One encoding for all files; those of ASCII alone are in any."""
-    telling = {source: guess for source, guess in guesses.items() if guess.words}
-    found = {guess.encoding: source.name for source, guess in reversed(telling.items())}
+    decisive = {source: guess for source, guess in guesses.items() if guess.words}
+    found = {guess.encoding: source.name for source, guess in reversed(decisive.items())}
     if "utf-8" in found and len(found) > 1:
         listed = ", ".join(f"{name} in {encoding}" for encoding, name in sorted(found.items()))
         raise SourceError(
@@ -113,7 +113,7 @@ def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
             "source.encoding (pmf infer: --encoding)"
         )
     # the file with most texts that could decide is not known: the first one speaks for all
-    return next(iter(telling.values()), next(iter(guesses.values())))
+    return next(iter(decisive.values()), next(iter(guesses.values())))
 
 
 def _read_beginning(source: Source, config: SourceConfig) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -364,19 +365,29 @@ def as_arrow(table: object) -> pa.Table:
     ------
     SchemaError
         If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame; or columns differ in
-        length.
+        length, or two have one name.
     """
-    if isinstance(table, pa.Table):
-        return table
     if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
+        table = pa.Table.from_batches([table])
+    if isinstance(table, pa.Table):
+        _check_names(table.column_names)
+        return table
     if isinstance(table, Mapping):
+        _check_names(list(map(str, table)))
         return _join_columns({str(name): values for name, values in table.items()})
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        _check_names(list(map(str, table.columns)))
         return _join_columns({str(name): table[name] for name in table.columns})
     raise SchemaError(
         f"table is a {type(table).__name__}; expected an Arrow table, a mapping of columns or a pandas frame"
     )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise SchemaError(
+            f"the table has columns of one name: {_abridged(twice)}; rename or drop all but one of each"
+        )
 
 
 def _join_columns(columns: Mapping[str, Any]) -> pa.Table:
