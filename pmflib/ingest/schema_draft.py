@@ -70,7 +70,7 @@ def draft_schema(
         censuses = _count_columns(sources, config, notes)
         left_out = []
     else:
-        everything = _count_answers(sources, config, notes)
+        everything = count_answers(sources, config, notes)
         censuses = _drop_rare(everything, config, min_count, notes)
         left_out = [name for name in everything if name not in censuses]
         _share_levels(censuses, config, max_levels, notes)
@@ -188,7 +188,7 @@ def _describe_undecodable(count: int, what: str, config: SourceConfig) -> str:
     )
 
 
-def _count_answers(
+def count_answers(
     sources: Sequence[Source], config: SourceConfig, notes: list[str]
 ) -> dict[str, LevelCensus]:
     """Count values by variable, in natural order of the variables."""

@@ -56,7 +56,7 @@ def sniff_source(
         config = config.model_copy(update={"encoding": guess.encoding})
         if guess.encoding != "utf-8":
             notes.append(guess.describe())
-    text = _read_beginning(files[0], config)
+    text = read_beginning(files[0], config)
     if "delimiter" in given:
         cutting = cut_text(text, config.delimiter)
     else:
@@ -116,7 +116,7 @@ def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
     return next(iter(decisive.values()), next(iter(guesses.values())))
 
 
-def _read_beginning(source: Source, config: SourceConfig) -> str:
+def read_beginning(source: Source, config: SourceConfig) -> str:
     """Whole lines of the beginning of a file."""
     content = b""
     try:

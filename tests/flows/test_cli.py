@@ -26,7 +26,7 @@ from pmflib.store.artefacts import Store
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
-    *("run", "demo", "infer", "status", "score", "query", "models", "promote", "rollback"),
+    *("run", "demo", "infer", "check", "status", "score", "query", "models", "promote", "rollback"),
     *("history", "diff", "log", "verify", "gc", "quarantine", "crowd"),
 )
 
@@ -202,6 +202,25 @@ def test_infer__values_that_do_not_decode_are_counted(call, tmp_path):
     assert "--encoding cp1252" in " ".join(out.split())
 
 
+def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\nno,1\nyes,2\n")
+    assert call("infer", "a.csv")[0] == 0
+    code, out, err = call("check", "pipeline.toml")
+    assert (code, err) == (0, "")
+    assert "Every row fits the schema" in out
+    (tmp_path / "b.csv").write_text("a;b;c\nno;1;x\nyse;2;x\n")
+    code, out, err = call("check", "b.csv", "--schema", "schema.json")
+    assert (code, err) == (3, "")
+    assert "found out: delimiter ';'" in out
+    assert "'yse' 1 ('yes'?)" in out
+    assert "not in the schema" in out
+    code, out, err = call("check", "b.csv", "--schema", "schema.json", "--json")
+    answer = json.loads(out)
+    assert (code, err, answer["fits"]) == (3, "", False)
+    assert answer["files"][0]["reasons"] == {"unknown_level": 1}
+    assert answer["variables"][0]["unknown"] == [["yse", 1, "yes"]]
+
+
 def test_infer__rank_left_open(call, tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n2,1\n")
     assert call("infer", "a.csv", "--rank", "auto")[0] == 0
@@ -234,6 +253,8 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
         (["infer", "d.csv", "--header"], 3, "--columns or --no-header"),
         (["infer", "a.csv", "--rank", "0"], 2, "--rank is '0'; give a whole number"),
         (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "give one of them"),
+        (["check", "a.csv"], 2, "--schema is not given"),
+        (["check", "p.toml", "--sample", "id"], 2, "leave them out"),
         (["query", "p.toml", "a"], 4, "has no live model yet; `pmf run` makes one"),
         (["log", "p.toml"], 4, "has no live model yet; `pmf run` makes one"),
         (["status", "bad.toml"], 2, "em.max_pases: unknown option; did you mean ['max_passes']?"),
