@@ -104,7 +104,8 @@ def find_delimiter(name: str, text: str) -> tuple[Cutting, str]:
     working = [each for each in cuttings.values() if each.works]
     if not working:
         blanks = [cut_text(text, delimiter) for delimiter in BLANKS]
-        working = [each for each in blanks if each.works][:1]
+        # columns that are aligned are as many fields of nothing between single blanks
+        working = sorted((each for each in blanks if each.works), key=lambda each: each.width)[:1]
         cuttings |= {each.delimiter: each for each in blanks}
     if len(working) == 1:
         found = working[0]

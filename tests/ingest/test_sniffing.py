@@ -135,3 +135,18 @@ def test_detect_encoding__looks_at_a_bounded_part(tmp_path, monkeypatch):
     monkeypatch.setattr(encodings, "READ_BYTES", 50)
     (tmp_path / "x.csv").write_bytes(b"a\n" * 60 + b"\xfc\n")
     assert detect_encoding(find_sources(str(tmp_path))[0]).encoding == "utf-8"
+
+
+def test_sniff_source__columns_of_one_width_are_aligned(tmp_path):
+    aligned = "".join(f"{n % 3}   {n % 2}   {n % 4}\n" for n in range(50))
+    config, _ = sniff(tmp_path, {"x.txt": aligned})
+    assert (config.delimiter, config.columns) == ("whitespace", ("c1", "c2", "c3"))
+
+
+def test_sniff_source__some_rows_are_broken(tmp_path):
+    lines = write(";", quote=True).split("\n")
+    lines[7] = lines[7][:3]
+    lines[30] += ";more"
+    config, notes = sniff(tmp_path, {"x.csv": "\ufeff" + "\r\n".join(lines)})
+    assert (config.delimiter, config.columns) == (";", None)
+    assert notes == ["delimiter ';': cuts 97.5 % of the first 81 rows into 4 fields"]
