@@ -149,9 +149,13 @@ def _question(name: str, candidates: list[Cutting]) -> str:
 
 
 def _ask_library(text: str) -> str | None:
-    """Delimiter that clevercsv finds."""
+    """Delimiter that clevercsv finds; None where it finds none, or cannot read the text."""
     from clevercsv.detect import Detector
+    from clevercsv.exceptions import Error
 
     part = text[:JUDGED_BYTES]
-    dialect = Detector().detect(part[: part.rfind("\n") + 1] or part)
+    try:
+        dialect = Detector().detect(part[: part.rfind("\n") + 1] or part)
+    except Error:
+        return None
     return None if dialect is None else dialect.delimiter
