@@ -165,7 +165,9 @@ def test_infer__columns_of_one_name(make):
     else:
         table = make(list(map(pa.array, columns)), names=["x", "x"])
     for read in (Schema.infer, Schema((Variable("x", ("a", "b")),)).encode):
-        with pytest.raises(SchemaError, match=r"columns of one name: \['x'\]; rename or drop"):
+        with pytest.raises(
+            SchemaError, match=r"columns named more than once: \['x'\]; rename or drop"
+        ):
             read(table)
 
 
