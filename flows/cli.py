@@ -17,6 +17,7 @@ from typing import NoReturn, TextIO
 import typer
 
 from flows.commands.audit import log, verify
+from flows.commands.check import check
 from flows.commands.crowd import crowd
 from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
@@ -50,6 +51,7 @@ for verb in (
     run,
     demo,
     infer,
+    check,
     status,
     score,
     query,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flows.guarding import hold_back_undecodable
 from flows.pipeline_flow import pipeline_flow
 from flows.recording import record_run
 from pmflib.config import load_config
@@ -36,6 +37,7 @@ def crowd_flow(config: str) -> dict[str, Any]:
         stages = run.stages
         censuses = census(checked, address)
         stages["dataset"] = ingest(checked, address, censuses)
+        hold_back_undecodable(checked, stages["dataset"])
         if checked.crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
             stages["crowd_model"] = crowd_model(checked, **stages, address=address)

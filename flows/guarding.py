@@ -6,10 +6,25 @@ from dataclasses import asdict
 
 from flows.recording import RunDraft
 from pmflib.config import PipelineConfig
+from pmflib.quality.row_guards import check_reason
 from pmflib.quality.verdict import accept, condense, hold_back, refuse_empty
+from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of
 from tasks.quality import check_quality, read_findings
 from tasks.stage import open_store
+
+
+def hold_back_undecodable(config: PipelineConfig, dataset: Reference) -> None:
+    """Hold a label log back whose rows are not in its encoding, so far as the guard of that reason does not allow it.
+
+    Raises
+    ------
+    QualityError
+        If there are too many such rows.
+    """
+    entry = open_store(config).find(dataset.identity)
+    if entry is not None:
+        hold_back([check_reason("undecodable", entry.summary, config.quality)])
 
 
 def guard(config: PipelineConfig, run: RunDraft, *, accepted: bool) -> None:

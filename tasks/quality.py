@@ -17,7 +17,7 @@ from pmflib.store.run_records import RunRecord
 from tasks.stage import build_artefact, load_schema, open_store, stage
 from tasks.stage_progress import report
 
-VERSION = 1
+VERSION = 2
 FINDINGS = "findings.json"
 """All findings, in the folder of the artefact."""
 COMPARED = ("dataset", "counts")

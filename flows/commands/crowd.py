@@ -24,6 +24,7 @@ OPTIONS = {
     "source.variable": "--worker",
     "source.value": "--label",
     "source.delimiter": "--delimiter",
+    "source.encoding": "--encoding",
     "source.columns": "--columns",
     "crowd.method": "--method",
     "crowd.em": "--em/--no-em",
@@ -82,7 +83,12 @@ def crowd(
         int | None, typer.Option(min=0, help="Seed of what is drawn.", show_default="0")
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help="Delimiter of CSV files; \\t is a tab.", show_default=",")
+        str | None,
+        typer.Option(help="Delimiter of CSV files; \\t is a tab.", show_default="found out"),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of CSV files, as utf-8 or cp1252.", show_default="found out"),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
@@ -100,6 +106,7 @@ def crowd(
         "source.variable": worker,
         "source.value": label,
         "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "source.encoding": encoding,
         "source.columns": None if columns is None else tuple(columns.split(",")),
         "crowd.method": method,
         "crowd.em": em,
@@ -111,7 +118,10 @@ def crowd(
     if file.exists():
         _check_agreement(load_config(file), file, given)
     else:
-        _draft(file, given)
+        notes = _draft(file, given)
+        if not as_json:
+            for note in notes:
+                out.print(f"review: {note}")
     with orchestrated(load_config(file), as_json):
         from flows.crowd import crowd_flow
 
@@ -126,23 +136,30 @@ def crowd(
     show_quarantine(facts)
 
 
-def _draft(file: Path, given: Mapping[str, Any]) -> None:
-    """Write a configuration for the options given."""
+def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
+    """Write a configuration for the options given; notes on what was found out."""
+    from pmflib.ingest import find_sources
+    from pmflib.ingest.sniffing import sniff_source
+
     if "source.path" not in given:
         raise ConfigError(
             f"no PATH is given, and there is no {str(file)!r} that names one; say where the labels are"
         )
     source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
     crowd = make_crowd(_take(given, "crowd"))
+    # columns are named by the user, or have their usual names: nothing is to be found out about a header
+    known = {*_take(given, "source"), "columns", "decimal"}
+    source, notes = sniff_source(find_sources(source.path), source, known)
     file.parent.mkdir(parents=True, exist_ok=True)
     text = draft_config(
         relate(source, file.parent),
         rank=1,
-        notes=[NOTE],
+        notes=[*notes, NOTE],
         crowd=crowd,
         seed=given.get("seed", 0),
     )
     file.write_text(text, "utf-8")
+    return notes
 
 
 def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -162,6 +179,10 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
         known: Any = attrgetter(field)(config)
         if field == "source.path" and isinstance(known, str) and "://" not in known:
             known = str(Path(config.resolve(known)).resolve())
+        if field == "source.encoding":
+            value = make_source(
+                {**COLUMNS, "path": "x", "layout": "long", "encoding": value}
+            ).encoding
         if known != value:
             option = OPTIONS[field]
             raise ConfigError(

@@ -35,11 +35,29 @@ def infer(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
-    no_header: Annotated[
-        bool,
-        typer.Option("--no-header", help="The first row is data: columns are named c1, c2, ..."),
-    ] = False,
-    delimiter: Annotated[str, typer.Option(help="Delimiter of CSV files; \\t is a tab.")] = ",",
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first row holds names; if not, columns are named c1, c2, ...",
+            show_default="found out",
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="Delimiter of CSV files; \\t is a tab, whitespace any run of blanks.",
+            show_default="found out",
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of CSV files, as utf-8 or cp1252.", show_default="found out"),
+    ] = None,
+    decimal: Annotated[
+        str | None,
+        typer.Option(help="Sign before decimals: a point or a comma.", show_default="found out"),
+    ] = None,
     missing: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,9 +89,11 @@ def infer(
     """Draft schema.json and pipeline.toml from data, for you to review.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
-    answer of a sample to a variable.
+    answer of a sample to a variable. Encoding, delimiter, header and decimals of CSV files are found out unless they
+    are given, and noted for review where they are not the usual ones.
     """
     from pmflib.ingest import draft_schema, find_sources, number_columns
+    from pmflib.ingest.sniffing import sniff_source
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml")
@@ -87,20 +107,30 @@ def infer(
         "variable": variable,
         "value": value,
         "time": time,
-        "delimiter": delimiter.replace("\\t", "\t"),
+    }
+    csv_options: dict[str, Any] = {
+        "delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "encoding": encoding,
+        "decimal": decimal,
         "columns": None if columns is None else tuple(columns.split(",")),
     }
+    fields |= {option: value for option, value in csv_options.items() if value is not None}
     if missing:
         fields["missing"] = tuple(dict.fromkeys([*DEFAULT_MISSING, *missing]))
-    source = make_source(fields)
+    if header is not None and columns is not None:
+        raise ConfigError(
+            "--columns names the columns of files without a header, and --no-header names them itself; give one of them"
+        )
     found = find_sources(absolute)
-    if no_header:
-        if columns is not None:
-            raise ConfigError("--no-header names the columns itself; give it or --columns")
+    # whether there is a header is not looked for where it was said
+    given = {*fields, *(["columns"] if header is not None else [])}
+    source, found_out = sniff_source(found, make_source(fields), given)
+    if header is False:
         source = source.model_copy(update={"columns": number_columns(found[0], source)})
     schema, notes = draft_schema(
         found, source, max_levels=max_levels, bins=bins, min_count=min_count
     )
+    notes = found_out + notes
     output.mkdir(parents=True, exist_ok=True)
     schema.save(targets[0], review=notes)
     targets[1].write_text(

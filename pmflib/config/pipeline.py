@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from pmflib.config.csv_options import check_delimiter, check_encoding, name_separator
 from pmflib.config.fold_split import FoldSplit, split_folds
 from pmflib.config.rank_budget import QUICK, check_budget, read_budget
 from pmflib.config.refresh_time import check_refresh, read_refresh
@@ -94,8 +95,15 @@ class SourceConfig(_Section):
     """Long only: column that holds the answer."""
     time: str | None = None
     """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """CSV only."""
+    encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
+    """CSV only: how texts are written as bytes, under any name that Python knows: "latin-1", "cp1252", "utf-16". A row
+    with bytes that are not so is malformed."""
+    delimiter: Annotated[str, AfterValidator(check_delimiter)] = ","
+    """CSV only: what is between two fields, one character or several ("::"), or "whitespace": any run of blanks and
+    tabs, which counts for nothing at the ends of a line."""
+    decimal: Literal[".", ","] = "."
+    """CSV only: sign before the decimals. With a comma, values that are wholly such numbers are read as if they had a
+    point, "3,5" as "3.5"; the columns of samples and variables stay as they are."""
     columns: tuple[str, ...] | None = None
     """CSV only: names of the columns of files that have no header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
@@ -108,6 +116,11 @@ class SourceConfig(_Section):
     or stop; in both cases all files are tried first, and every one that fails is named."""
     missing: tuple[str, ...] = DEFAULT_MISSING
     """Texts that mean "not given", when a schema is drafted; afterwards the schema says."""
+
+    @property
+    def separator(self) -> str:
+        """Text between the fields of a row that is shown or put in quarantine."""
+        return name_separator(self.delimiter)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -285,6 +298,9 @@ class QualityConfig(_Section):
     """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
     same_bytes: Limits = Limits(stop=0)
     """Files whose bytes are those of another file."""
+    new_columns: Limits = Limits(warn=0)
+    """Columns of a new file that files of the last run had not, or the first file in a first run, and that are not in
+    the schema."""
     duplicates: Limits = Limits(warn=0.5)
     """Share of the encoded rows of one file that other rows supersede."""
     new_rows: Limits = Limits(warn=1)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.arrays import BoolArray
+from pmflib.config.csv_options import name_separator
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.errors import StoreError
 from pmflib.ingest.buckets import make_keys
@@ -134,7 +135,7 @@ def find_in_partition(path: Path, erased: ErasedSamples) -> tuple[BoolArray, lis
 def read_reading(entry: Entry) -> tuple[int, str]:
     """Place of the identifier in a rejected row of a partition, and the delimiter of its text."""
     source = entry.options["source"]
-    return (0 if source["layout"] == "long" else -1), source["delimiter"]
+    return (0 if source["layout"] == "long" else -1), name_separator(source["delimiter"])
 
 
 def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> Held:
@@ -142,7 +143,8 @@ def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> Held:
     rows = spill.read_samples(np.unique(make_keys(erased.hashes, spill.n_buckets)))
     samples = rows["sample"].combine_chunks()
     mine = samples.filter(pa.array(erased.find(samples, hash_identifiers(samples))))
-    place, delimiter = int(spill.metadata["identifier"]), entry.options["source"]["delimiter"]
+    place = int(spill.metadata["identifier"])
+    delimiter = name_separator(entry.options["source"]["delimiter"])
     n_rejected = int(np.count_nonzero(find_rejected(folder, place, delimiter, erased)))
     return _describe(len(mine) + n_rejected, mine, erased)
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SPARSE_BELOW
+from pmflib.config.csv_options import name_separator
 from pmflib.erasure.holdings import find_in_partition, find_rejected, read_reading
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.assembly import unpack_codes
@@ -198,4 +199,4 @@ def _read_samples(path: Path) -> npt.NDArray[np.object_]:
 
 
 def _delimiter(entry: Entry) -> str:
-    return str(entry.options["source"]["delimiter"])
+    return name_separator(entry.options["source"]["delimiter"])

@@ -322,16 +322,16 @@ def _describe_answers(
     for level in np.unique(rows.values[places]).tolist():
         variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
         label = schema[variable].levels[level - int(schema.offsets[variable])]
-        labels[level] = raw_text(["", schema[variable].name, label], config.delimiter)
+        labels[level] = raw_text(["", schema[variable].name, label], config.separator)
     coded = rows.samples.take(pa.array(places)).dictionary_encode()
-    samples = [raw_text([sample], config.delimiter) for sample in coded.dictionary.to_pylist()]
+    samples = [raw_text([sample], config.separator) for sample in coded.dictionary.to_pylist()]
     pairs = zip(coded.indices.to_pylist(), rows.values[places].tolist(), strict=True)
     texts = [samples[sample] + labels[level] for sample, level in pairs]
     if rows.times is None:
         return texts
     times = rows.times[places].tolist()
     return [
-        text + raw_text(["", time], config.delimiter)
+        text + raw_text(["", time], config.separator)
         for text, time in zip(texts, times, strict=True)
     ]
 
@@ -346,7 +346,7 @@ def _describe_rows(
             variable.levels[code] if code >= 0 else ""
             for variable, code in zip(schema.variables, codes, strict=True)
         ]
-        texts.append(raw_text([*labels, sample], config.delimiter))
+        texts.append(raw_text([*labels, sample], config.separator))
     return texts
 
 

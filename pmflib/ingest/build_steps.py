@@ -26,7 +26,7 @@ from pmflib.store.artefacts import Entry, Reference, Store, identify
 R = TypeVar("R")
 
 # 4: spills name the place of identifiers, accounts count rows of erased samples
-VERSION = 4
+VERSION = 5
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
 
 

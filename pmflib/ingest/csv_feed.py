@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,14 @@ CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
 MANGLED_AT_ONCE = 256
 """Rows with text after a closing quotation mark that one scan returns, at most."""
+
+
+class ByteStream(Protocol):
+    """What bytes are read from."""
+
+    def read(self, n_bytes: int = -1, /) -> bytes:
+        """Return the next bytes: at most ``n_bytes`` of them."""
+        ...
 
 
 class CsvFeed:
@@ -25,7 +33,7 @@ class CsvFeed:
 
     closed = False
 
-    def __init__(self, stream: IO[bytes], head: bytes, sentinel: bytes, delimiter: int) -> None:
+    def __init__(self, stream: ByteStream, head: bytes, sentinel: bytes, delimiter: int) -> None:
         self._stream = stream
         self._ready = bytearray()
         self._delimiter = delimiter

@@ -16,8 +16,10 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest import csv_feed
 from pmflib.ingest.csv_feed import CsvFeed, restore_bytes
+from pmflib.ingest.csv_values import restore_values
 from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
+from pmflib.ingest.utf8_stream import CUT, Utf8Stream, cut_character
 
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
@@ -29,8 +31,8 @@ _FOREIGN = {
     b"\xfd7zXZ": "packed with xz; name it .xz",
     b"BZh": "packed with bzip2; name it .bz2",
     b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or save it as CSV",
-    b"\xff\xfe": "in UTF-16; save it as UTF-8",
-    b"\xfe\xff": "in UTF-16; save it as UTF-8",
+    b"\xff\xfe": "in UTF-16; set source.encoding = 'utf-16'",
+    b"\xfe\xff": "in UTF-16; set source.encoding = 'utf-16'",
 }
 _BOM = b"\xef\xbb\xbf"
 
@@ -43,22 +45,42 @@ def read_header(source: Source, config: SourceConfig) -> list[str]:
     SourceError
         If the file cannot be read, or its first row is no header.
     """
-    with open_source(source) as stream:
-        return _split_head(source, config, stream)[0]
+    with open_source(source) as stored:
+        return _split_head(source, config, open_text(source, config, stored))[0]
+
+
+def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8Stream:
+    """Stream of an open CSV file in UTF-8, its fields cut at one character.
+
+    Raises
+    ------
+    SourceError
+        When it is read, if it begins as files of another format do.
+    """
+    wide = config.encoding.startswith(("utf-16", "utf-32"))
+
+    def check(head: bytes) -> None:
+        for magic, what in _FOREIGN.items():
+            if head.startswith(magic) and not (wide and "UTF-16" in what):
+                raise SourceError(f"{source.name}: read as CSV, but it is {what}")
+
+    return Utf8Stream(stored, config, check)
 
 
 def read_csv_rows(
     source: Source, config: SourceConfig, columns: Sequence[str]
 ) -> Iterator[RawRows]:
     """Read some columns of a CSV file; see `read_rows`."""
-    with open_source(source, check=True) as stream:
+    with open_source(source, check=True) as stored:
+        stream = open_text(source, config, stored)
+        cut = cut_character(config.delimiter)
         header, head = _split_head(source, config, stream)
         places = find_columns(source, header, columns)
         # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it
-        sentinel = config.delimiter * len(header) + "pmf-end-of-file"
-        feed = CsvFeed(stream, head, sentinel.encode(), ord(config.delimiter))
+        sentinel = cut * len(header) + "pmf-end-of-file"
+        feed = CsvFeed(stream, head, sentinel.encode(), ord(cut))
         ragged: list[tuple[int, str]] = []
-        batches = _parse(source, config.delimiter, header, places, feed, ragged)
+        batches = _parse(source, cut, header, places, feed, ragged)
         cursor = 1
         for batch in batches:
             rows = _number_rows(cursor, batch.num_rows, ragged)
@@ -71,7 +93,7 @@ def read_csv_rows(
                 # their fields are in the wrong columns, even if there are as many fields as columns
                 passed += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
-            yield RawRows(_restore(batch, columns), rows, tuple(sorted(passed)))
+            yield RawRows(_restore(batch, columns, config), rows, _restore_ragged(passed, config))
         if not ragged or ragged[-1][1] != sentinel:
             raise SourceError(
                 f"{source.name}: a quotation mark in row {ragged[-1][0] if ragged else cursor - 1} "
@@ -81,7 +103,7 @@ def read_csv_rows(
             empty = pa.RecordBatch.from_arrays(
                 [pa.array([], pa.binary())] * len(columns), names=list(columns)
             )
-            yield RawRows(empty, np.empty(0, np.int64), tuple(ragged[:-1]))
+            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config))
 
 
 def _parse(
@@ -150,7 +172,9 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
     return rows
 
 
-def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tuple[list[str], bytes]:
+def _split_head(
+    source: Source, config: SourceConfig, stream: Utf8Stream
+) -> tuple[list[str], bytes]:
     """Read column names, and give back the bytes that were read past them."""
     if not config.delimiter.isascii():
         raise SourceError(
@@ -162,9 +186,6 @@ def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tupl
     except DAMAGED as error:
         spare_transient(error)
         raise _truncated(source, error) from error
-    for magic, what in _FOREIGN.items():
-        if head.startswith(magic):
-            raise SourceError(f"{source.name}: read as CSV, but it is {what}")
     head = head.removeprefix(_BOM)
     if config.columns is not None:
         return list(config.columns), head
@@ -178,7 +199,8 @@ def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tupl
             yield line
 
     try:
-        header = next((row for row in csv.reader(lines(), delimiter=config.delimiter) if row), None)
+        rows = csv.reader(lines(), delimiter=cut_character(config.delimiter))
+        header = next((row for row in rows if row), None)
     except csv.Error as error:
         raise SourceError(
             f"{source.name}: its header cannot be read as CSV ({error}); check source.delimiter"
@@ -193,12 +215,15 @@ def _split_head(source: Source, config: SourceConfig, stream: IO[bytes]) -> tupl
     except UnicodeEncodeError:
         shown = [name.encode("utf-8", "surrogateescape") for name in header[:8]]
         raise SourceError(
-            f"{source.name}: its header {shown} is not UTF-8; save it as UTF-8"
+            f"{source.name}: its header {shown} is not in the encoding {config.encoding}; set source.encoding, as to "
+            "'cp1252' or 'latin-1' (pmf infer: --encoding), or save the file as UTF-8"
         ) from None
+    if len(config.delimiter) > 1:
+        header = [name.replace(CUT, config.separator) for name in header]
     return header, head[used:]
 
 
-def _read_full(stream: IO[bytes], n_bytes: int) -> bytes:
+def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
     parts = []
     while n_bytes > 0 and (part := stream.read(n_bytes)):
         parts.append(bytes(part))
@@ -206,8 +231,18 @@ def _read_full(stream: IO[bytes], n_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _restore(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Undo `as_characters` in every column."""
+def _restore(batch: pa.RecordBatch, columns: Sequence[str], config: SourceConfig) -> pa.RecordBatch:
+    """Values of every column as the file means them."""
+    restored = [restore_bytes(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(
-        [restore_bytes(column) for column in batch.columns], names=list(columns)
+        restore_values(restored, columns, config), names=list(columns)
     )
+
+
+def _restore_ragged(
+    ragged: Sequence[tuple[int, str]], config: SourceConfig
+) -> tuple[tuple[int, str], ...]:
+    """Numbers and texts of ragged rows in their order, with the delimiters of the file."""
+    if len(config.delimiter) > 1:
+        ragged = [(row, text.replace(CUT, config.separator)) for row, text in ragged]
+    return tuple(sorted(ragged))

@@ -17,6 +17,7 @@ from pmflib.hashing import HashArray
 from pmflib.ingest.identifiers import Identifiers, hash_identifiers, read_identifiers
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.spills import is_among
+from pmflib.ingest.utf8_stream import cut_character
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import ErasureList, read_erasures
 
@@ -130,9 +131,10 @@ class ErasedSamples:
 
 def _split(text: str, delimiter: str) -> list[str]:
     """Fields of the text of a row, as far as they can be separated."""
+    cut = cut_character(delimiter)
     try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        return [field for line in lines for field in line]
+        lines = csv.reader(io.StringIO(text.replace(delimiter, cut), newline=""), delimiter=cut)
+        return [field.replace(cut, delimiter) for line in lines for field in line]
     except csv.Error:
         return text.split(delimiter)
 

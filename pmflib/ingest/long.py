@@ -18,7 +18,7 @@ from pmflib.errors import ConfigError
 from pmflib.ingest.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
-from pmflib.ingest.readers import read_rows
+from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
@@ -68,8 +68,8 @@ def spill_long(
     Returns
     -------
     name of the file, rows_in, rows_encoded, rows_left_out, rows_erased, rows_quarantined, reasons, cells_made_missing,
-    and the oldest and newest time of its rows and their format, None where there are none. The rows encoded here enter
-    `assemble_bucket`: see `combine_accounts`.
+    ignored_columns, and the oldest and newest time of its rows and their format, None where there are none. The rows
+    encoded here enter `assemble_bucket`: see `combine_accounts`.
 
     Raises
     ------
@@ -92,7 +92,9 @@ def spill_long(
     screen.account.cells_made_missing.update(encoder.count_cells())
     np.save(folder / LEVEL_COUNTS, encoder.level_counts)
     times = {"oldest": encoder.oldest, "newest": encoder.newest, "time": encoder.time_format}
-    return screen.account.summarise(name=source.name, **times)
+    header = read_columns(source, source_config)
+    ignored = [name for name in header if name not in encoder.columns]
+    return screen.account.summarise(name=source.name, ignored_columns=ignored, **times)
 
 
 class _LongEncoder:
@@ -113,7 +115,7 @@ class _LongEncoder:
         names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
         self.columns = list(dict.fromkeys(names))
         self._places = [self.columns.index(name) for name in names]
-        self._erased, self._delimiter = erased, config.delimiter
+        self._erased, self._delimiter = erased, config.separator
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
@@ -136,13 +138,13 @@ class _LongEncoder:
             screen.pass_over(n_erased)
             places = encode_variables(self._schema, raw.batch.column(variable))
         verdicts = Verdicts(raw.batch.num_rows)
-        verdicts.mark(identifiers.undecodable, "not_utf8", sample)
+        verdicts.mark(identifiers.undecodable, "undecodable", sample)
         verdicts.mark(identifiers.absent, "no_sample", sample)
-        verdicts.mark(places == UNDECODABLE, "not_utf8", variable)
+        verdicts.mark(places == UNDECODABLE, "undecodable", variable)
         verdicts.mark(places == UNKNOWN, "unknown_variable", variable)
         known = np.maximum(places, 0)
         codes = self._values.encode(known, raw.batch.column(value))
-        verdicts.mark((codes == UNDECODABLE) & (places >= 0), "not_utf8", value)
+        verdicts.mark((codes == UNDECODABLE) & (places >= 0), "undecodable", value)
         unknown = (codes == UNKNOWN) & (places >= 0)
         if not self._unknown_as_missing:
             verdicts.mark(unknown, "unknown_level", value)

@@ -21,7 +21,7 @@ rejected by a later step once more."""
 
 REASONS = (
     "ragged",
-    "not_utf8",
+    "undecodable",
     "no_sample",
     "unknown_variable",
     "bad_time",
@@ -129,10 +129,18 @@ class QuarantineWriter:
 
 def raw_text(fields: Sequence[object], delimiter: str = ",") -> str:
     """Write one row as CSV from its fields; bytes that are not UTF-8 are escaped with a backslash, None is empty."""
+    if len(delimiter) > 1:
+        return delimiter.join(_quote(field_text(field), delimiter) for field in fields)
     line = io.StringIO()
     # the writer quotes the characters of its line terminator: with an empty one, it would not quote a newline
     csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(map(field_text, fields))
     return line.getvalue().removesuffix("\r\n")
+
+
+def _quote(text: str, delimiter: str) -> str:
+    if delimiter in text or set(text) & set('"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
 
 
 def field_text(value: object) -> str:

@@ -23,7 +23,7 @@ FINE = len(REASONS)
 
 _PROBLEMS = {
     "ragged": "has too few or too many fields, or text after a closing quotation mark",
-    "not_utf8": "is not UTF-8",
+    "undecodable": "is not UTF-8",
     "no_sample": "is no sample identifier: it is empty",
     "unknown_variable": "is no variable of the schema",
     "bad_time": "is no time in the format of this column: a number, or ISO 8601",
@@ -93,7 +93,7 @@ class Screen:
     ) -> None:
         self.account = Account()
         self._source = source
-        self._delimiter = config.delimiter
+        self._delimiter = config.separator
         self._sample = config.sample
         self._policy = policy
         self._quarantine = quarantine

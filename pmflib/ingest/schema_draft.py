@@ -14,6 +14,7 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import is_parquet, read_columns, read_rows
+from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.inference import LevelCensus, propose_variable
@@ -69,7 +70,7 @@ def draft_schema(
         censuses = _count_columns(sources, config, notes)
         left_out = []
     else:
-        everything = _count_answers(sources, config, notes)
+        everything = count_answers(sources, config, notes)
         censuses = _drop_rare(everything, config, min_count, notes)
         left_out = [name for name in everything if name not in censuses]
         _share_levels(censuses, config, max_levels, notes)
@@ -112,8 +113,7 @@ def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:
     """
     if is_parquet(source, config):
         raise SourceError(f"{source.name}: Parquet columns have names; leave them as they are")
-    width = len(read_columns(source, config))
-    return tuple(f"c{place:0{len(str(width))}}" for place in range(1, width + 1))
+    return name_columns(len(read_columns(source, config)))
 
 
 def _check_delimiter(source: Source, config: SourceConfig, header: Sequence[str]) -> None:
@@ -174,10 +174,21 @@ def _count_columns(
         for name, census in censuses.items():
             census.add(raw.batch.column(name))
     _note_header(sources[0], censuses, config, notes)
+    undecodable = {name: n for name, each in censuses.items() if (n := each.undecodable)}
+    if undecodable:
+        where = f" of the columns {_list_names(list(undecodable))}"
+        notes.append(_describe_undecodable(sum(undecodable.values()), "values" + where, config))
     return censuses
 
 
-def _count_answers(
+def _describe_undecodable(count: int, what: str, config: SourceConfig) -> str:
+    return (
+        f"{count} {what} are not in the encoding {config.encoding}: they are not among the levels, and their rows "
+        "would go to quarantine; set source.encoding (pmf infer: --encoding cp1252, say), or save the files as UTF-8"
+    )
+
+
+def count_answers(
     sources: Sequence[Source], config: SourceConfig, notes: list[str]
 ) -> dict[str, LevelCensus]:
     """Count values by variable, in natural order of the variables."""
@@ -204,7 +215,7 @@ def _count_answers(
                 "is source.variable the column that names the question?"
             )
     if undecodable:
-        notes.append(f"{undecodable} answers are not UTF-8: passed over; save the files as UTF-8")
+        notes.append(_describe_undecodable(undecodable, "answers", config))
     return dict(sorted(censuses.items(), key=lambda item: natural_key(item[0])))
 
 

@@ -146,10 +146,10 @@ def spill_wide(
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(place)}
         for raw in read_rows(source, source_config, columns, on_rows=on_rows):
-            raw, identifiers, n_erased = pass_over(raw, place, erased, source_config.delimiter)
+            raw, identifiers, n_erased = pass_over(raw, place, erased, source_config.separator)
             screen.pass_over(n_erased)
             verdicts = Verdicts(raw.batch.num_rows)
-            verdicts.mark(identifiers.undecodable, "not_utf8", place)
+            verdicts.mark(identifiers.undecodable, "undecodable", place)
             verdicts.mark(identifiers.absent, "no_sample", place)
             kept, codes = encoder.encode(raw, verdicts, screen)
             arrays = [
@@ -196,7 +196,7 @@ class _WideEncoder:
         for place, variable in enumerate(variables):
             column = variable.encode_column(raw.batch.column(place))
             if column.size and column.min() < MISSING:
-                verdicts.mark(column == UNDECODABLE, "not_utf8", place)
+                verdicts.mark(column == UNDECODABLE, "undecodable", place)
                 if self._unknown_as_missing:
                     unknown.append((variable.name, np.flatnonzero(column == UNKNOWN)))
                 else:

@@ -43,6 +43,8 @@ class FileAccount:
         int64 of shape (n_levels,): encoded rows that hold each level.
     duplicates
         Encoded rows that other rows supersede.
+    ignored_columns
+        Columns that are neither variables nor named in the configuration.
     """
 
     name: str
@@ -52,6 +54,7 @@ class FileAccount:
     reasons: Mapping[str, int]
     level_counts: IntArray
     duplicates: int = 0
+    ignored_columns: tuple[str, ...] = ()
 
     @property
     def rows_unfit(self) -> int:
@@ -218,6 +221,26 @@ def check_sizes(
     return findings
 
 
+def check_reason(reason: str, account: Mapping[str, Any], config: QualityConfig) -> Finding:
+    """Judge the rows that are in quarantine for one reason.
+
+    Parameters
+    ----------
+    reason
+        One of ``REASONS``.
+    account
+        Summary of the dataset: rows_in, reasons.
+    config
+        Limits.
+    """
+    rows, number = account["rows_in"], account["reasons"].get(reason, 0)
+    share = number / max(rows, 1)
+    sentence = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
+    if reason == "undecodable" and number:
+        sentence += "; is source.encoding right (`pmf check` finds it out)?"
+    return judge("reason", reason, share, config.reasons.get(reason, config.reason), sentence)
+
+
 def bound_share(part: int, total: int) -> float:
     """Least share that is compatible with a count, at 95 % (Wilson 1927); 0 of nothing.
 
@@ -255,15 +278,10 @@ def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list
             f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}",
         ),
     ]
-    for reason, number in reasons.items():
+    for reason in reasons:
         if reason == "duplicate" and reason not in config.reasons:
             continue
-        share = number / max(rows, 1)
-        sentence = (
-            f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
-        )
-        limits = config.reasons.get(reason, config.reason)
-        findings.append(judge("reason", reason, share, limits, sentence))
+        findings.append(check_reason(reason, account, config))
     return findings
 
 

@@ -18,6 +18,7 @@ from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shap
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.errors import StoreError
 from pmflib.ingest.rejected_rows import read_quarantine
+from pmflib.quality.column_guards import check_columns
 from pmflib.quality.drift import DriftTests, LiveData, compare_files, judge_drift
 from pmflib.quality.findings import Finding, abstain
 from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs, subtract_tables
@@ -90,6 +91,12 @@ def check_dataset(
         config,
     )
     findings += check_sizes(changes, last_files, config)
+    known = None
+    if last is not None:
+        known = {name for file in last_files for name in file.ignored_columns}
+        # a column may have been a variable until now
+        known.update(_schema_of(store, last).names)
+    findings += check_columns(files, changes, known, config)
     if live is None or last is None:
         reason = "there is no live model whose data could be compared"
         return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
@@ -142,6 +149,7 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
                 summary["rows_encoded"],
                 summary["reasons"],
                 counts,
+                ignored_columns=tuple(summary["ignored_columns"]),
             )
         )
     repeated = count_duplicates(store, dataset)

@@ -23,6 +23,7 @@ REMEDIES = {
     "file_size": "look whether the file was delivered whole, and once",
     "same_bytes": "remove one of the two files",
     "duplicates": "look whether the file was delivered before, under another name",
+    "new_columns": "add them to the schema, or take them out of the files; they are not read",
     "new_rows": "look whether the delivery has come",
     "variable_drift": "look at this column: were its codes exchanged, shifted or reversed?",
     "scale_drift": "look at this file: was its scale reversed or coded otherwise?",

@@ -30,9 +30,12 @@ class LevelCensus:
 
     counts: Counter[str] = field(default_factory=Counter)
     overflowed: bool = False
+    undecodable: int = 0
 
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Count the values of a column; null counts as an empty text, bytes that are not UTF-8 are ignored.
+        """Count the values of a column; null counts as an empty text.
+
+        Bytes that are not UTF-8 are no level: they are counted in ``undecodable``.
 
         Raises
         ------
@@ -51,6 +54,7 @@ class LevelCensus:
                 try:
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
+                    self.undecodable += count
                     continue
             absent = value is None or (isinstance(value, float) and math.isnan(value))
             text = "" if absent else as_text(value).strip()

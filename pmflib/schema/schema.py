@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -364,19 +365,28 @@ def as_arrow(table: object) -> pa.Table:
     ------
     SchemaError
         If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame; or columns differ in
-        length.
+        length, or have the same name.
     """
-    if isinstance(table, pa.Table):
-        return table
-    if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        _refuse_twice(table.schema.names)
+        return table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
     if isinstance(table, Mapping):
+        _refuse_twice(table)
         return _join_columns({str(name): values for name, values in table.items()})
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        _refuse_twice(table.columns)
         return _join_columns({str(name): table[name] for name in table.columns})
     raise SchemaError(
         f"table is a {type(table).__name__}; expected an Arrow table, a mapping of columns or a pandas frame"
     )
+
+
+def _refuse_twice(names: Iterable[object]) -> None:
+    times = Counter(map(str, names))
+    if twice := [name for name, n_times in times.items() if n_times > 1]:
+        raise SchemaError(
+            f"columns named more than once: {_abridged(twice)}; rename or drop all but one of each"
+        )
 
 
 def _join_columns(columns: Mapping[str, Any]) -> pa.Table:

@@ -120,8 +120,12 @@ def test_make_config__every_layout():
             "Input should be a valid tuple (given: '')",
         ),
         (
-            {"source": WIDE | {"delimiter": ";;"}},
-            "source.delimiter: String should have at most 1 character (given: ';;')",
+            {"source": WIDE | {"delimiter": ""}},
+            "source.delimiter: a delimiter has 1 to 10 characters, or is 'whitespace' for runs of blanks and tabs",
+        ),
+        (
+            {"source": WIDE | {"encoding": "rot13"}},
+            "source.encoding: 'rot13' is no encoding of texts; give one as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'",
         ),
         (
             {"source": {"path": "x", "layout": "long", "sample": "user"}},

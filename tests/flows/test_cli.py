@@ -26,7 +26,7 @@ from pmflib.store.artefacts import Store
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
-    *("run", "demo", "infer", "status", "score", "query", "models", "promote", "rollback"),
+    *("run", "demo", "infer", "check", "status", "score", "query", "models", "promote", "rollback"),
     *("history", "diff", "log", "verify", "gc", "quarantine", "crowd"),
 )
 
@@ -176,6 +176,51 @@ def test_infer__tabs_and_no_header(call, tmp_path):
     assert load_config("pipeline.toml").source.columns == ("c1", "c2", "c3")
 
 
+def test_infer__finds_out_how_a_file_is_read(call, tmp_path):
+    rows = "".join(f"{n % 7},{n % 10};{'Süd' if n % 2 else 'Köln'};x\n" for n in range(60))
+    (tmp_path / "a.csv").write_bytes(rows.encode("cp1252"))
+    code, out, err = call("infer", "a.csv")
+    assert (code, err) == (0, "")
+    assert "review: encoding cp1252" in out
+    assert "review: delimiter ';'" in out
+    assert "review: decimal comma" in out
+    assert "review: no header" in out
+    source = load_config("pipeline.toml").source
+    assert (source.encoding, source.delimiter, source.decimal) == ("cp1252", ";", ",")
+    assert source.columns == ("c1", "c2", "c3")
+    assert Schema.load("schema.json")["c2"].levels == ("Köln", "Süd")
+
+
+def test_infer__values_that_do_not_decode_are_counted(call, tmp_path):
+    rows = "a,b\n" + "x,Süd\ny,Nord\nx,Köln\n" * 10
+    (tmp_path / "a.csv").write_bytes(rows.encode("cp1252"))
+    code, out, err = call("infer", "a.csv", "--encoding", "utf-8")
+    assert (code, err) == (0, "")
+    assert "review: 20 values of the columns b are not in the encoding utf-8" in " ".join(
+        out.split()
+    )
+    assert "--encoding cp1252" in " ".join(out.split())
+
+
+def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\nno,1\nyes,2\n")
+    assert call("infer", "a.csv")[0] == 0
+    code, out, err = call("check", "pipeline.toml")
+    assert (code, err) == (0, "")
+    assert "Every row fits the schema" in out
+    (tmp_path / "b.csv").write_text("a;b;c\nno;1;x\nyse;2;x\n")
+    code, out, err = call("check", "b.csv", "--schema", "schema.json")
+    assert (code, err) == (3, "")
+    assert "found out: delimiter ';'" in out
+    assert "'yse' 1 ('yes'?)" in out
+    assert "not in the schema" in out
+    code, out, err = call("check", "b.csv", "--schema", "schema.json", "--json")
+    answer = json.loads(out)
+    assert (code, err, answer["fits"]) == (3, "", False)
+    assert answer["files"][0]["reasons"] == {"unknown_level": 1}
+    assert answer["variables"][0]["unknown"] == [["yse", 1, "yes"]]
+
+
 def test_infer__rank_left_open(call, tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n2,1\n")
     assert call("infer", "a.csv", "--rank", "auto")[0] == 0
@@ -194,13 +239,22 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
     ("arguments", "code", "message"),
     [
         (["infer", "absent.csv"], 3, "matches no file"),
-        (["infer", "a.csv"], 3, "is source.delimiter ';' (pmf infer: --delimiter)?"),
-        (["infer", "a.csv", "--delimiter", ";;"], 2, "delimiter: "),
+        (
+            ["infer", "a.csv", "--delimiter", "|"],
+            3,
+            "is source.delimiter ';' (pmf infer: --delimiter)?",
+        ),
+        (["infer", "a.csv", "--delimiter", ""], 2, "delimiter: "),
+        (["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9' is no encoding of texts"),
+        (["infer", "u.csv"], 3, "not clear where its rows are cut"),
+        (["infer", "h.csv"], 3, "--header or --no-header"),
         (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "no column 'id'"),
         (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "needs the column names"),
-        (["infer", "d.csv"], 3, "--columns or --no-header"),
+        (["infer", "d.csv", "--header"], 3, "--columns or --no-header"),
         (["infer", "a.csv", "--rank", "0"], 2, "--rank is '0'; give a whole number"),
-        (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "give it or --columns"),
+        (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "give one of them"),
+        (["check", "a.csv"], 2, "--schema is not given"),
+        (["check", "p.toml", "--sample", "id"], 2, "leave them out"),
         (["query", "p.toml", "a"], 4, "has no live model yet; `pmf run` makes one"),
         (["log", "p.toml"], 4, "has no live model yet; `pmf run` makes one"),
         (["status", "bad.toml"], 2, "em.max_pases: unknown option; did you mean ['max_passes']?"),
@@ -211,6 +265,8 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
 def test_mistakes__are_answered_with_the_remedy(call, tmp_path, arguments, code, message):
     (tmp_path / "a.csv").write_text("a;b\nx;y\n")
     (tmp_path / "d.csv").write_text("0,0\n0,1\n")
+    (tmp_path / "u.csv").write_text("a;b|c\n1;2;3|4|5\n1;2;3;4|5|6|7\n1\n")
+    (tmp_path / "h.csv").write_text("9,10\n1,2\n2,1\n1,1\n")
     config = '[source]\npath = "a.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
     (tmp_path / "p.toml").write_text(config)
     (tmp_path / "bad.toml").write_text(config + "[em]\nmax_pases = 3\n")

@@ -14,6 +14,7 @@ from pmflib.config import load_config, make_crowd
 def call(monkeypatch, tmp_path, capsys):
     """Give a function that runs ``pmf crowd`` in an empty folder as far as the flow: exit code, and what it said."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("task,worker,label\n1,who,a\n")
 
     class Reached(BaseException):
         pass
@@ -46,6 +47,17 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
     assert call() == (0, "")
     assert call("a.csv", "--task", "task", "--worker", "who", "--delimiter", "\\t") == (0, "")
     assert file.read_text() == edited
+
+
+def test_crowd__encoding_and_delimiter_are_found_out(call, tmp_path):
+    rows = "task;worker;label\n" + "1;Jürgen;süß\n2;Jürgen;böse\n" * 20
+    (tmp_path / "a.csv").write_bytes(rows.encode("latin-1"))
+    assert call("a.csv") == (0, "")
+    source = load_config(tmp_path / "crowd" / "pipeline.toml").source
+    assert (source.encoding, source.delimiter, source.columns) == ("cp1252", ";", None)
+    assert call("a.csv", "--encoding", "windows-1252") == (0, "")
+    code, err = call("a.csv", "--encoding", "utf-8")
+    assert (code, "--encoding is 'utf-8'" in err) == (2, True)
 
 
 def test_crowd__method_is_written_once_and_then_read(call, tmp_path):

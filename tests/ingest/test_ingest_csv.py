@@ -212,7 +212,7 @@ def test_read_rows__column_that_is_not_there(tmp_path):
 def test_read_rows__no_header(tmp_path):
     with pytest.raises(SourceError, match=r"x\.csv: no header in its first 3 bytes"):
         read(tmp_path, b"\n\r\n", ["a"])
-    with pytest.raises(SourceError, match=r"header .* is not UTF-8"):
+    with pytest.raises(SourceError, match=r"header .* is not in the encoding utf-8"):
         read(tmp_path, b"\xe9t\xe9,b\n1,2\n", ["b"])
 
 

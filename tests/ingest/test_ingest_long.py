@@ -167,9 +167,9 @@ def test_ingest__what_does_not_fit(tmp_path):
         (5, "ragged", None, "u1"),
         (6, "no_sample", "user", ",m1,5"),
         (7, "no_sample", "user", "  ,m1,5"),
-        (8, "not_utf8", "user", "u\\xff,m1,5"),
-        (9, "not_utf8", "item", "u2,m\\xff,5"),
-        (10, "not_utf8", "rating", "u2,m1,\\xff"),
+        (8, "undecodable", "user", "u\\xff,m1,5"),
+        (9, "undecodable", "item", "u2,m\\xff,5"),
+        (10, "undecodable", "rating", "u2,m1,\\xff"),
     ]
     assert total["rows_in"] == 13
     counts = np.load(tmp_path / "spill-x.csv" / LEVEL_COUNTS)

@@ -146,14 +146,14 @@ def test_encode_wide__what_does_not_fit(tmp_path):
     assert [(q["row"], q["reason"], q["column"], q["raw"]) for q in quarantined] == [
         (2, "unknown_level", "a", "maybe,2"),
         (3, "ragged", None, "no"),
-        (4, "not_utf8", "b", "no,\\xff"),
-        (5, "not_utf8", "a", "\\xff\\xfe,9"),
+        (4, "undecodable", "b", "no,\\xff"),
+        (5, "undecodable", "a", "\\xff\\xfe,9"),
         (6, "unknown_level", "b", "no,9"),
         (7, "ragged", None, ",,,"),
         (8, "unknown_level", "a", '"x,""\ny",1'),
     ]
     assert {q["file"] for q in quarantined} == {"x.csv"}
-    assert summary["reasons"] == {"ragged": 2, "not_utf8": 2, "unknown_level": 3}
+    assert summary["reasons"] == {"ragged": 2, "undecodable": 2, "unknown_level": 3}
     assert summary["rows_in"] == 9
 
 
@@ -164,7 +164,7 @@ def test_encode_wide__unknown_levels_as_missing(tmp_path):
     assert codes == {1: [-1, -1], 2: [0, -1], 4: [1, 0]}
     # the cells of a row in quarantine are not counted
     assert summary["cells_made_missing"] == {"a": 1, "b": 2}
-    assert [(q["row"], q["reason"]) for q in quarantined] == [(3, "not_utf8")]
+    assert [(q["row"], q["reason"]) for q in quarantined] == [(3, "undecodable")]
 
 
 def test_encode_wide__unknown_level_stops(tmp_path):
@@ -250,7 +250,7 @@ def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
     rows = [line for line in lines if line]
     assert summary["rows_in"] == len(rows)
     outcome = {row: "encoded" for row in codes} | {q["row"]: q["reason"] for q in quarantined}
-    want = {b"no": "ragged", b"no,1,1": "ragged", b"\xff,1": "not_utf8"}
+    want = {b"no": "ragged", b"no,1,1": "ragged", b"\xff,1": "undecodable"}
     if level == "quarantine":
         want |= {b"maybe,1": "unknown_level", b"no,7": "unknown_level"}
     assert outcome == {row: want.get(line, "encoded") for row, line in enumerate(rows, 1)}
@@ -261,12 +261,17 @@ def test_assemble_wide__identifiers_and_superseded_rows(tmp_path):
     total, codes, origins, quarantined = assemble(tmp_path, {"x.csv": content})
     assert codes == {"u1": [0, -1], "u2": [1, 2]}
     assert origins == {"u1": 4, "u2": 6}
-    assert total["reasons"] == {"not_utf8": 1, "no_sample": 1, "unknown_level": 1, "duplicate": 2}
+    assert total["reasons"] == {
+        "undecodable": 1,
+        "no_sample": 1,
+        "unknown_level": 1,
+        "duplicate": 2,
+    }
     by_row = {q["row"]: q for q in quarantined}
     assert by_row[1]["reason"] == by_row[2]["reason"] == "duplicate"
     assert by_row[1]["raw"] == "yes,1,u1"
     assert (by_row[3]["reason"], by_row[3]["column"]) == ("no_sample", "id")
-    assert (by_row[5]["reason"], by_row[5]["raw"]) == ("not_utf8", "no,1,\\xff")
+    assert (by_row[5]["reason"], by_row[5]["raw"]) == ("undecodable", "no,1,\\xff")
 
 
 def test_assemble_wide__first_wins_over_files(tmp_path):

@@ -64,7 +64,7 @@ def test_draft_schema__long_in_natural_order_with_shared_levels(tmp_path):
     assert any(
         "3 of 3 numeric variables were not given every level from 1 to 5" in note for note in notes
     )
-    assert any("1 answers are not UTF-8" in note for note in notes)
+    assert any("1 answers are not in the encoding utf-8" in note for note in notes)
     assert any("1 of 12 rows have too few or too many fields" in note for note in notes)
     assert any(note.startswith("g: order of the levels") for note in notes)
 

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pmflib.config import QualityConfig
+from pmflib.quality.column_guards import check_columns
 from pmflib.quality.row_guards import (
     FileAccount,
     bound_share,
@@ -54,6 +57,39 @@ def test_check_rows__quarantine_and_reasons():
     )
     found = check(files, config=limits)
     assert found == {"quarantine": "warn", "reason": "stop", "file_quarantine": "warn"}
+
+
+def find_new_columns(files, last=None, known=None):
+    changes = find_changes(files, last or [])
+    found = check_columns(files, changes, known, CONFIG)
+    return {f.subject: (f.measured, f.action) for f in found}
+
+
+def test_check_columns__against_the_first_file_of_a_first_run():
+    plain = replace(make_file("a.csv"), ignored_columns=("id",))
+    more = replace(make_file("b.csv"), ignored_columns=("id", "x", "y"))
+    assert find_new_columns([plain, more]) == {"b.csv": (2, "warn")}
+    assert find_new_columns([more, plain]) == {"all files": (0, "pass")}
+    assert find_new_columns([]) == {"all files": (0, "pass")}
+
+
+def test_check_columns__against_the_last_run():
+    old = replace(make_file("a.csv"), ignored_columns=("id",))
+    new = replace(make_file("b.csv"), ignored_columns=("id", "x"))
+    assert find_new_columns([old, new], [old], {"id"}) == {"b.csv": (1, "warn")}
+    assert find_new_columns([old, new], [old], {"id", "x"}) == {"all files": (0, "pass")}
+    assert find_new_columns([new], [new], {"id"}) == {"all files": (0, "pass")}
+
+
+def test_check_rows__undecodable_rows_stop_a_first_run():
+    files = [make_file("a.csv", reasons={"undecodable": 55})]
+    found = [f for f in check_rows(add_up(files), files, None, find_changes(files, []), CONFIG)]
+    assert {f.guard for f in found if f.action == "stop"} == {
+        "quarantine",
+        "reason",
+        "file_quarantine",
+    }
+    assert any("source.encoding" in f.sentence for f in found)
 
 
 def test_check_rows__one_bad_file_of_many():

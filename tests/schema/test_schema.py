@@ -2,6 +2,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -154,6 +155,20 @@ def test_infer__draws_up_a_schema_that_encodes_its_table():
         [0, 1, 1, 0],
         [-1, 2, 1, 0],
     ]
+
+
+@pytest.mark.parametrize("make", [pa.table, pa.record_batch, None])
+def test_infer__columns_of_one_name(make):
+    columns = [["a", "b"], ["c", "d"]]
+    if make is None:
+        table = pd.DataFrame(np.array(columns).T, columns=["x", "x"])
+    else:
+        table = make(list(map(pa.array, columns)), names=["x", "x"])
+    for read in (Schema.infer, Schema((Variable("x", ("a", "b")),)).encode):
+        with pytest.raises(
+            SchemaError, match=r"columns named more than once: \['x'\]; rename or drop"
+        ):
+            read(table)
 
 
 def test_infer__column_that_cannot_be_a_variable():

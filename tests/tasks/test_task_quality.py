@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from pmflib.config import QualityConfig
+from pmflib.errors import QualityError
+from pmflib.quality.verdict import hold_back
+from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from tasks.count import count
@@ -58,6 +61,36 @@ def test_check_quality__a_first_run_has_nothing_to_compare_with(home):
     summary = summary_of(config, reference)
     assert (summary["warned"], summary["stopped"]) == (0, 0)
     assert summary["passed"] == len(findings)
+
+
+def test_check_quality__a_survey_in_another_encoding_is_held_back(pipeline, workers, tmp_path):
+    cities = ("Berlin", "Hamburg", "Köln", "München")
+    schema = Schema((Variable("stadt", cities), Variable("beruf", ("Arzt", "Lehrer"))))
+    rows = "".join(f"{cities[n % 4]},{('Arzt', 'Lehrer')[n % 2]}\n" for n in range(400))
+    config = pipeline(schema, {"path": "data"})
+    (tmp_path / "data" / "a.csv").write_bytes(("stadt,beruf\n" + rows).encode("latin-1"))
+    dataset = ingest.fn(config, workers)
+    counts = count.fn(config, dataset, workers)
+    findings = read_findings(config, check_quality.fn(config, dataset, counts, None, None))
+    with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable.* source\.encoding"):
+        hold_back(findings)
+
+
+def test_check_quality__a_new_column_is_warned_of(home, tmp_path):
+    config, deliver, run = home
+    deliver("a.csv", draw_codes(400, SIZES))
+    live = run()
+    deliver("b.csv", draw_codes(400, SIZES, seed=1))
+    text = (tmp_path / "data" / "b.csv").read_text().splitlines()
+    text = [text[0] + ",more", *(line + ",1" for line in text[1:])]
+    (tmp_path / "data" / "b.csv").write_text("\n".join(text) + "\n")
+    after = run()
+    crossed, findings, _ = check(config, after, live, live)
+    assert crossed == {"new_columns": "warn"}
+    assert [f.sentence for f in findings if not f.passed] == [
+        "b.csv: 1 columns that the files of the last run had not, and that are not in the schema: 'more'"
+    ]
+    assert check(config, run(), after, after)[0] == {"new_rows": "warn"}
 
 
 def test_check_quality__a_healthy_delivery_and_a_damaged_one(home):

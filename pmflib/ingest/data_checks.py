@@ -1,0 +1,246 @@
+"""Data against a schema without a run: what would be encoded, what would not, and why."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.errors import SchemaError, SourceError
+from pmflib.ingest.long import spill_long
+from pmflib.ingest.quarantine import QUARANTINE
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.reading_checks import check_reading
+from pmflib.ingest.schema_draft import count_answers
+from pmflib.ingest.sources import Source
+from pmflib.ingest.wide import encode_wide, spill_wide
+from pmflib.schema import MISSING, Schema, Variable
+from pmflib.schema.inference import LevelCensus
+from pmflib.schema.variable import UNKNOWN
+
+EXAMPLES = 3
+"""Rows in quarantine that are kept for each reason and file."""
+UNKNOWN_KEPT = 100
+"""Unknown levels of a variable that are kept, the most frequent ones."""
+
+
+@dataclass
+class FileCheck:
+    """One file against the schema.
+
+    Parameters
+    ----------
+    name
+        Name of the source.
+    rows_in, rows_encoded, rows_left_out, rows_quarantined
+        As in the account of a run; repeated answers of a sample are only found in a run.
+    reasons
+        Rows in quarantine, by reason.
+    examples
+        Some of these rows, by reason: number in the file, column, text.
+    cells_made_missing
+        Values that are no level and count as missing, by variable.
+    ignored_columns
+        Columns that are neither variables nor named in the configuration.
+    reading
+        How the file seems to be written otherwise than it is read: see `check_reading`.
+    error
+        Why the file cannot be used at all; empty if it can.
+    """
+
+    name: str
+    rows_in: int = 0
+    rows_encoded: int = 0
+    rows_left_out: int = 0
+    rows_quarantined: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[tuple[int, str | None, str]]] = field(default_factory=dict)
+    cells_made_missing: dict[str, int] = field(default_factory=dict)
+    ignored_columns: list[str] = field(default_factory=list)
+    reading: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+@dataclass
+class VariableCheck:
+    """One variable in all files that can be used.
+
+    Parameters
+    ----------
+    name
+        Name of the variable.
+    values
+        Values that were read; of a long log, rows that answer it.
+    missing
+        Those that mean "not given", or are empty.
+    undecodable
+        Those that are not in the encoding.
+    unknown
+        Number of each value that is no level, the most frequent ones first, with the level that it is most like, None
+        where it is like none.
+    """
+
+    name: str
+    values: int
+    missing: int
+    undecodable: int
+    unknown: list[tuple[str, int, str | None]]
+
+    @property
+    def share_missing(self) -> float:
+        """Share of the values that are missing; 0 of none."""
+        return self.missing / max(self.values, 1)
+
+
+@dataclass
+class DataCheck:
+    """Data against a schema: see `check_data`."""
+
+    files: list[FileCheck]
+    variables: list[VariableCheck]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every row of every file is encoded or left out on purpose."""
+        return not any(file.error or file.rows_quarantined for file in self.files)
+
+
+def check_data(
+    sources: Sequence[Source],
+    schema: Schema,
+    config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    on_rows: Callable[[int], None] | None = None,
+) -> DataCheck:
+    """Encode files as a run would, keep nothing, and account for what does not fit.
+
+    Every file is read twice in memory that does not grow with it: once to encode it, once to count the values of each
+    variable. What is encoded goes to a temporary folder on the way.
+
+    Parameters
+    ----------
+    sources
+        The files.
+    schema
+        Variables and levels.
+    config
+        How the files are read.
+    policy
+        What happens to what does not fit; where it is to stop, rows are counted as if they went to quarantine.
+    on_rows
+        Called with the number of rows of each batch that was encoded: progress.
+
+    Returns
+    -------
+    Accounts of the files, and of the variables. Files that cannot be used are named with the reason.
+    """
+    lenient = policy.model_copy(
+        update={
+            "on_malformed": "quarantine",
+            "on_unknown_level": "missing" if policy.on_unknown_level == "missing" else "quarantine",
+        }
+    )
+    files, usable = [], []
+    for source in sources:
+        file = FileCheck(source.name)
+        files.append(file)
+        try:
+            file.reading = check_reading(source, config)
+            _encode(source, schema, config, lenient, file, on_rows)
+        except (SourceError, SchemaError) as error:
+            file.error = str(error)
+        else:
+            usable.append(source)
+    censuses = _count_values(usable, schema, config) if usable else {}
+    return DataCheck(
+        files, [_judge(each, censuses.get(each.name, LevelCensus())) for each in schema]
+    )
+
+
+def _encode(
+    source: Source,
+    schema: Schema,
+    config: SourceConfig,
+    policy: SchemaConfig,
+    file: FileCheck,
+    on_rows: Callable[[int], None] | None,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="pmf-check-") as name:
+        folder = Path(name)
+        more: dict[str, Any] = {"folder": folder, "on_rows": on_rows}
+        if config.layout == "long":
+            summary = spill_long(source, schema, config, policy, n_buckets=1, **more)
+        elif config.sample is not None:
+            summary = spill_wide(source, schema, config, policy, n_buckets=1, **more)
+        else:
+            summary = encode_wide(source, schema, config, policy, n_folds=1, seed=0, **more)
+        for key in (
+            *("rows_in", "rows_encoded", "rows_left_out", "rows_quarantined"),
+            *("reasons", "cells_made_missing", "ignored_columns"),
+        ):
+            setattr(file, key, summary[key])
+        file.examples = _find_examples(folder / QUARANTINE, file.reasons)
+
+
+def _find_examples(
+    path: Path, reasons: dict[str, int]
+) -> dict[str, list[tuple[int, str | None, str]]]:
+    """First rows in quarantine for each reason."""
+    examples: dict[str, list[tuple[int, str | None, str]]] = {reason: [] for reason in reasons}
+    open_reasons = {reason: min(count, EXAMPLES) for reason, count in reasons.items()}
+    with pq.ParquetFile(path) as parquet:
+        for batch in parquet.iter_batches(use_threads=False):
+            for row in batch.to_pylist():
+                kept = examples[row["reason"]]
+                if len(kept) < EXAMPLES:
+                    kept.append((row["row"], row["column"], row["raw"]))
+            if all(len(examples[reason]) == n for reason, n in open_reasons.items()):
+                break
+    return examples
+
+
+def _count_values(
+    sources: Sequence[Source], schema: Schema, config: SourceConfig
+) -> dict[str, LevelCensus]:
+    if config.layout == "long":
+        return count_answers(sources, config, [])
+    censuses = {name: LevelCensus() for name in schema.names}
+    for source in sources:
+        for raw in read_rows(source, config, schema.names):
+            for name, census in censuses.items():
+                census.add(raw.batch.column(name))
+    return censuses
+
+
+def _judge(variable: Variable, census: LevelCensus) -> VariableCheck:
+    missing = 0
+    unknown: Counter[str] = Counter()
+    for text, count in census.counts.items():
+        code = variable.encode_value(text)
+        missing += count if code == MISSING else 0
+        unknown[text] += count if code == UNKNOWN else 0
+    most = [(text, n) for text, n in unknown.most_common(UNKNOWN_KEPT) if n]
+    return VariableCheck(
+        variable.name,
+        census.counts.total() + census.undecodable,
+        missing,
+        census.undecodable,
+        [(text, n, _find_nearest(text, variable)) for text, n in most],
+    )
+
+
+def _find_nearest(text: str, variable: Variable) -> str | None:
+    """Level that a text is most like, capitals apart."""
+    if variable.edges is not None:
+        return None
+    levels = {level.casefold(): level for level in reversed(variable.levels)}
+    close = difflib.get_close_matches(text.casefold(), levels, n=1, cutoff=0.6)
+    return levels[close[0]] if close else None
