@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -57,12 +58,15 @@ def infer(
         str,
         typer.Option(help="Number of latent states; auto: chosen on held-out counts and samples."),
     ] = "8",
+    target: Annotated[
+        str | None, typer.Option(help="Variable that the model is to predict; it is checked first.")
+    ] = None,
     output: Annotated[Path, typer.Option(help="Folder for schema.json and pipeline.toml.")] = Path(
         "."
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data, for you to review.
+    """Draft schema.json and pipeline.toml from data, for you to review; schema.md shows what was decided and why.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
     answer of a sample to a variable.
@@ -92,12 +96,16 @@ def infer(
         if columns is not None:
             raise ConfigError("--no-header names the columns itself; give it or --columns")
         source = source.model_copy(update={"columns": number_columns(found[0], source)})
-    schema, notes = draft_schema(
-        found, source, max_levels=max_levels, bins=bins, min_count=min_count
+    drafted = draft_schema(
+        found, source, max_levels=max_levels, bins=bins, min_count=min_count, target=target
     )
+    schema, notes = drafted.schema, drafted.notes
     output.mkdir(parents=True, exist_ok=True)
-    schema.save(targets[0], review=notes)
-    targets[1].write_text(draft_config(relate(source, output), rank=chosen, notes=notes), "utf-8")
+    related = relate(source, output)
+    readable = replace(drafted, source=related.model_dump(mode="json", exclude_defaults=True)).save(
+        targets[0]
+    )
+    targets[1].write_text(draft_config(related, rank=chosen, notes=notes, target=target), "utf-8")
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return
@@ -108,7 +116,7 @@ def infer(
         out.print(f"review: all {len(notes)} notes are in {targets[1]}")
     command = f"pmf run {shlex.quote(str(targets[1]))}"
     out.print(
-        f"Wrote {targets[0]} and {targets[1]}; review them, then: {command}",
+        f"Wrote {targets[0]}, {readable} and {targets[1]}; review them, then: {command}",
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,12 @@ from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema, Variable
-from pmflib.schema.inference import LevelCensus, propose_variable
-from pmflib.schema.variable import as_text
+from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
+from pmflib.schema.inference import CHANGE, Proposal, Wishes, propose_variable
+from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.level_order import natural_key
+from pmflib.schema.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.variable import as_text, read_number
 
 MAX_VARIABLES = 200_000
 """Distinct values of a long log's variable column; with more it is not the variable column."""
@@ -34,7 +40,8 @@ def draft_schema(
     max_levels: int = 32,
     bins: int = 8,
     min_count: int = 1,
-) -> tuple[Schema, list[str]]:
+    target: str | None = None,
+) -> DraftedSchema:
     """Draft a schema from raw files, in memory that does not grow with them.
 
     Wide: every column of the first file but the sample column may be a variable. Long: every distinct value of the
@@ -52,37 +59,64 @@ def draft_schema(
         As in `propose_variable`.
     min_count
         Long only: answers that a variable needs, at least 1.
+    target
+        Variable that a model is to predict; it is always kept.
 
     Returns
     -------
-    The schema, and notes that name what to check.
+    The schema with what was decided of every column and why, and notes that name what to check.
 
     Raises
     ------
     SchemaError
-        If no column can be a variable, or a long log has more than ``MAX_VARIABLES``.
+        If no column can be a variable, the target is none, or a long log has more than ``MAX_VARIABLES``.
     SourceError
         If a file cannot be read.
     """
     notes: list[str] = []
     if config.layout == "wide":
+        if target is not None:
+            check_column(target, read_columns(sources[0], config), config.sample)
         censuses = _count_columns(sources, config, notes)
         left_out = []
+        codes = propose_codes(censuses, config.missing)
+        scales: set[str] = set()
     else:
         everything = _count_answers(sources, config, notes)
+        if target is not None:
+            check_column(target, list(everything), None)
         censuses = _drop_rare(everything, config, min_count, notes)
+        if target is not None and target not in censuses:
+            raise SchemaError(
+                f"target {target!r} has fewer than {min_count} answers; lower --min-count"
+            )
         left_out = [name for name in everything if name not in censuses]
-        _share_levels(censuses, config, max_levels, notes)
+        codes = propose_codes(censuses, config.missing)
+        scales = _share_levels(censuses, config, codes, max_levels, notes)
+    shared = _share_codes(censuses, codes)
     variables: list[Variable] = []
+    columns: dict[str, ColumnDraft] = {}
     remarks: dict[str, list[str]] = {}
     for name, census in censuses.items():
-        variable, note = propose_variable(
-            name, census, missing=config.missing, max_levels=max_levels, bins=bins
+        proposal = propose_variable(
+            name,
+            census,
+            missing=(*config.missing, *(text for text in shared if read_number(text) is None)),
+            codes=codes.get(name, ()),
+            max_levels=max_levels,
+            bins=bins,
+            is_scale=name in scales,
+            is_answer=config.layout == "long",
+            wishes=Wishes(is_kept=name == target),
         )
-        if variable is not None:
-            variables.append(variable)
-        if note:
-            remarks.setdefault(note, []).append(name)
+        if name == target:
+            _check_target(target, proposal)
+        columns[name] = ColumnDraft.from_proposal(proposal)
+        if proposal.variable is not None:
+            variables.append(proposal.variable)
+        if proposal.note:
+            remarks.setdefault(proposal.note, []).append(name)
+    notes += _note_codes(codes)
     notes += [f"{_list_names(names)}: {note}" for note, names in remarks.items()]
     if not variables:
         raise SchemaError(
@@ -94,7 +128,91 @@ def draft_schema(
             "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
             "source.value (pmf infer: --sample, --variable, --value)"
         )
-    return Schema(tuple(variables), tuple(left_out)), notes
+    missing = tuple(dict.fromkeys([*config.missing, *shared]))
+    # the order of codes means nothing: variables that have all of them have no list of their own
+    variables = [
+        replace(each, missing=missing) if set(each.missing) == set(missing) else each
+        for each in variables
+    ]
+    schema = Schema(tuple(variables), tuple(left_out), missing)
+    return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
+
+
+def count_values(
+    sources: Sequence[Source], config: SourceConfig, names: Sequence[str]
+) -> dict[str, LevelCensus]:
+    """Count the values of some columns, or of some variables of a long log, in all files.
+
+    Raises
+    ------
+    SourceError
+        If a file cannot be read, or lacks a column.
+    """
+    if config.layout == "long":
+        found = _count_answers(sources, config, [])
+        return {name: found.get(name, LevelCensus()) for name in names}
+    censuses = {name: LevelCensus() for name in names}
+    for raw in _read_all(sources, config, list(names), []):
+        for name, census in censuses.items():
+            census.add(raw.batch.column(name))
+    return censuses
+
+
+def check_column(name: str, columns: Sequence[str], sample: str | None) -> None:
+    """Check that a target is a column of the data, or a variable of a long log.
+
+    Raises
+    ------
+    SchemaError
+        If it is none, with those that are named alike, or identifies the samples.
+    """
+    if name == sample:
+        raise SchemaError(f"target {name!r} is the sample column; name the column to predict")
+    if name not in columns:
+        close = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
+        hint = f"did you mean {close}?" if close else f"there are {list(columns[:12])}"
+        raise SchemaError(f"target {name!r} is no column of the data; {hint}")
+
+
+def _check_target(target: str, proposal: Proposal) -> None:
+    if proposal.variable is None:
+        raise SchemaError(
+            f"target {target!r} cannot be predicted: it is {proposal.note.partition(';')[0]}; name another column"
+        )
+    if proposal.variable.cardinality < 2:
+        raise SchemaError(
+            f"target {target!r} has one level only, {proposal.variable.levels[0]!r}; name another column, or give the "
+            "data of its other levels"
+        )
+
+
+def _share_codes(
+    censuses: Mapping[str, LevelCensus], codes: Mapping[str, Sequence[CodeProposal]]
+) -> tuple[str, ...]:
+    """Codes for all columns: words that are a level nowhere, and numbers that most columns have as a code."""
+    times = Counter(each.text for found in codes.values() for each in found)
+    words = {text for text in times if read_number(text) is None}
+    for name, census in censuses.items():
+        own = {each.text for each in codes.get(name, ())}
+        words -= {text for text in words if text in census.counts and text not in own}
+    most = {
+        text for text, n in times.items() if read_number(text) is not None and 2 * n > len(censuses)
+    }
+    return tuple(text for text in times if text in words or text in most)
+
+
+def _note_codes(codes: Mapping[str, Sequence[CodeProposal]]) -> list[str]:
+    """Note each missing code once, with the columns that have it and the evidence of the first."""
+    holders: dict[str, list[str]] = {}
+    evidence: dict[str, str] = {}
+    for name, found in codes.items():
+        for each in found:
+            holders.setdefault(each.text, []).append(name)
+            evidence.setdefault(each.text, each.evidence)
+    return [
+        f"{_list_names(names)}: {text!r} is taken for missing: {evidence[text]}; to refuse: {CHANGE} --missing none"
+        for text, names in holders.items()
+    ]
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -197,7 +315,7 @@ def _count_answers(
             if name is None or text is None:
                 undecodable += count
             elif name:
-                _count(censuses.setdefault(name, LevelCensus()), text, count)
+                censuses.setdefault(name, LevelCensus()).count(text, count, LONG_TRACKED)
         if len(censuses) > MAX_VARIABLES:
             raise SchemaError(
                 f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
@@ -232,13 +350,6 @@ def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
     return present, table[present]
 
 
-def _count(census: LevelCensus, text: str, count: int) -> None:
-    if text in census.counts or len(census.counts) < LONG_TRACKED:
-        census.counts[text] += count
-    else:
-        census.overflowed = True
-
-
 def _drop_rare(
     censuses: Mapping[str, LevelCensus], config: SourceConfig, min_count: int, notes: list[str]
 ) -> dict[str, LevelCensus]:
@@ -260,14 +371,19 @@ def _drop_rare(
 
 
 def _share_levels(
-    censuses: Mapping[str, LevelCensus], config: SourceConfig, max_levels: int, notes: list[str]
-) -> None:
-    """Add the levels of all numeric variables to each of them, counted zero times."""
+    censuses: Mapping[str, LevelCensus],
+    config: SourceConfig,
+    codes: Mapping[str, Sequence[CodeProposal]],
+    max_levels: int,
+    notes: list[str],
+) -> set[str]:
+    """Add the levels of all numeric variables to each of them, counted zero times, and name these variables."""
     missing = {text.strip() for text in config.missing}
     union: dict[float, str] = {}
     group: dict[str, dict[float, str]] = {}
     for name, census in censuses.items():
-        texts = [text for text in census.counts if text not in missing]
+        own_codes = {each.text for each in codes.get(name, ())}
+        texts = [text for text in census.counts if text not in missing and text not in own_codes]
         numbers = [_finite(text) for text in texts]
         if census.overflowed or any(number is None for number in numbers):
             continue
@@ -284,7 +400,7 @@ def _share_levels(
             f"numeric variables have {len(union)} distinct values together, more than max_levels={max_levels}: "
             "each keeps its own levels; a level that does not occur in the data is not among them"
         )
-        return
+        return set(group)
     widened = 0
     for name, own in group.items():
         widened += len(own) < len(union)
@@ -296,15 +412,7 @@ def _share_levels(
             f"{widened} of {len(group)} numeric variables were not given every level from "
             f"{union[min(union)]} to {union[max(union)]}: all share the union of the levels"
         )
-
-
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key under which numbers inside names count as numbers."""
-    pieces = []
-    for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
-        # of two numbers without leading zeros, the longer one is the greater one
-        pieces.append((0, len(digits), digits) if digits else (1, 0, text))
-    return (*pieces, (-1, 0, name))
+    return set(group)
 
 
 def _finite(text: str) -> float | None:
