@@ -35,7 +35,7 @@ def cut_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     """Cut numbers into bins of about the same weight.
 
     A number that holds the share of a bin or more, such as zero among rare events, has a bin of its own: it reaches to
-    the next number seen. The others are cut at their quantiles, in as many bins as are left, at least two.
+    the next whole number, or, where not all are whole, to the next number seen. The others are cut at their quantiles, in as many bins as are left, at least two.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def cut_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     n_cuts = max(2, bins - heavy.size)
     light = weights.copy()
     light[heavy] = 0.0
+    is_whole = bool(np.all(points == np.round(points)))
     edges: set[float] = set()
     if light.sum() > 0:
         share = np.cumsum(light) / light.sum()
@@ -62,7 +63,8 @@ def cut_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     for place in heavy.tolist():
         edges.add(float(points[place]))
         if place + 1 < points.size:
-            edges.add(float(points[place + 1]))
+            # of whole numbers, no other one may fall into this bin later
+            edges.add(float(points[place] + 1 if is_whole else points[place + 1]))
     # the smallest point is never an edge: its bin would be empty
     interior = np.array(sorted(edge for edge in edges if edge > points[0]))
     if not interior.size:

@@ -19,7 +19,7 @@ NEARLY_ALL = 0.95
 """Distinct values per row from which nearly all differ."""
 MANY = 0.3
 """Distinct values per row from which a column named as an identifier is one."""
-MANY_NAMED = 2000
+MANY_NAMED = 300
 """Distinct values from which a column of numbers that is named as an identifier is one."""
 LEAST_PEAKS = 3.0
 """Rises and falls of the counts, in units of twice the largest, from which neighbours have nothing in common."""

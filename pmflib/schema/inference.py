@@ -13,7 +13,7 @@ from pmflib.schema.column_roles import Numbers, find_identifier, find_nominal_nu
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.level_order import natural_key, order_levels
 from pmflib.schema.missing_codes import CodeProposal
-from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, read_number
+from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
 
 ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
 """Note on a variable of which a single value was seen."""
@@ -196,7 +196,7 @@ class _Draft:
             few = sum(self.seen.values()) >= ROWS_PER_LEVEL * len(by_number)
         if few or len(by_number) == 1:
             values = tuple(sorted(by_number))
-            levels = tuple(by_number[value] for value in values)
+            levels = tuple(min(by_number[value], as_text(value), key=len) for value in values)
             note = ONE_LEVEL if len(values) == 1 else ""
             variable = Variable(self.name, levels, values, missing=self.missing)
             return variable, "ordinal", note, f"{len(values)} distinct numbers"

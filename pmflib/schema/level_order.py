@@ -155,8 +155,10 @@ def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
 
 def _order_words(texts: Sequence[str]) -> LevelOrder | None:
     words = {text: normalise_word(text) for text in texts}
-    asked = [text for text in texts if words[text] not in NO_ANSWERS]
-    aside = [text for text in texts if words[text] in NO_ANSWERS]
+    aside = [
+        text for text in texts if words[text] in NO_ANSWERS or words[text].startswith("don't know ")
+    ]
+    asked = [text for text in texts if text not in aside]
     if len(asked) < _SCALES_OF_TWO or len(aside) > 2:
         return None
     for scale in _NORMAL_SCALES:

@@ -80,7 +80,8 @@ def propose_codes(
 ) -> dict[str, list[CodeProposal]]:
     """Propose the missing codes of every column, each with its evidence.
 
-    A word such as "?" or "unknown" is a code wherever it leaves two other levels or more. A refusal such as "none of
+    A word such as "unknown" is a code wherever it leaves two other levels or more, and a sign such as "?" wherever it
+    leaves one. A refusal such as "none of
     these" is one where two columns with different levels share it: in one column alone it may be an answer. A word
     alone among numbers is one. A number such as 999 is one where it lies outside the other values by more than their
     range, and is more frequent than they are near their end; or where `SHARED` columns have it outside. Numbers in
@@ -174,7 +175,10 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
             ):
                 evidence = f"the only word among {n_numbers} numbers"
                 found.append(CodeProposal(text, seen[text], evidence))
-    return found if len(seen) - len(found) >= 2 else []
+    if len(seen) - len(found) == 1:
+        # with one level left, a word may be the other answer: yes, or unknown; a sign is none
+        found = [each for each in found if not any(map(str.isalpha, each.text))]
+    return found if len(found) < len(seen) else []
 
 
 def _find_outliers(numbers: Mapping[str, float], seen: Mapping[str, int]) -> list[_Outlier]:

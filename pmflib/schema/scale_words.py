@@ -24,7 +24,7 @@ never/not at all/never or hardly ever/never or almost never < almost never/hardl
 /once or twice/a few times a year/a few times < occasionally/once in a while/several times a year/about once a month \
 < sometimes/several times a month/a few times a month < about once a week/weekly/once a week < often/frequently \
 /several times a week < very often/almost always/usually/almost every day/several times < always/daily/every day \
-/many times
+/many times < several times a day
 never < yearly/annually < quarterly < monthly < fortnightly/biweekly/every two weeks < weekly < daily < hourly
 not at all < a little/slightly/very little/a little bit < somewhat/moderately/to some extent \
 < quite/quite a bit/mostly < very/a lot/very much < extremely/completely

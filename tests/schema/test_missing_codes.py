@@ -51,7 +51,8 @@ def test_propose_codes__plausible_numbers_are_data():
     assert propose(mood=RNG.integers(-1, 2, N), celsius=RNG.integers(-20, 30, N)) == {}
     assert propose(scale=RNG.integers(1, 10, N), digit=RNG.integers(0, 10, N)) == {}
     assert propose(one=mix(SCALE, 9)) == {}
-    assert propose(sign=RNG.choice(["+", "-"], N), alone=mix(["a"] * N, "?")) == {}
+    assert propose(sign=RNG.choice(["+", "-"], N), alone=mix(["a"] * N, "unknown")) == {}
+    assert propose(alone=mix(["a"] * N, "?")) == {"alone": ["?"]}
 
 
 def test_propose_codes__numbers_that_columns_share():
