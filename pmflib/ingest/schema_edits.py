@@ -44,7 +44,8 @@ class ColumnEdit:
     is_dropped: bool = False
 
     def __post_init__(self) -> None:
-        if self == ColumnEdit():
+        given = (self.role, self.missing, self.levels, self.other, self.bins)
+        if not self.is_dropped and all(wish is None for wish in given):
             raise SchemaError(
                 "nothing to change; give --role, --missing, --levels, --other, --bins or --drop"
             )

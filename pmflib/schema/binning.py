@@ -35,7 +35,8 @@ def cut_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     """Cut numbers into bins of about the same weight.
 
     A number that holds the share of a bin or more, such as zero among rare events, has a bin of its own: it reaches to
-    the next whole number, or, where not all are whole, to the next number seen. The others are cut at their quantiles, in as many bins as are left, at least two.
+    the next whole number, or, where not all are whole, to the next number seen. The others are cut at their quantiles,
+    in as many bins as are left, at least two.
 
     Parameters
     ----------
