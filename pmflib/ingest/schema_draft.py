@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,9 +15,11 @@ from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sources import Source
+from pmflib.ingest.target_checks import check_column, check_target
 from pmflib.schema import Schema, Variable
+from pmflib.schema.code_lists import list_names, note_codes, share_codes
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.inference import CHANGE, Proposal, Wishes, propose_variable
+from pmflib.schema.inference import Wishes, propose_variable
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.level_order import natural_key
 from pmflib.schema.missing_codes import CodeProposal, propose_codes
@@ -27,8 +27,6 @@ from pmflib.schema.variable import as_text, read_number
 
 MAX_VARIABLES = 200_000
 """Distinct values of a long log's variable column; with more it is not the variable column."""
-NAMES_SHOWN = 6
-"""Variables named in a note that holds for all of them."""
 LONG_TRACKED = 1024
 """Distinct values that are counted per variable of a long log; more are not counted."""
 
@@ -93,7 +91,7 @@ def draft_schema(
         left_out = [name for name in everything if name not in censuses]
         codes = propose_codes(censuses, config.missing)
         scales = _share_levels(censuses, config, codes, max_levels, notes)
-    shared = _share_codes(censuses, codes)
+    shared = share_codes(censuses, codes)
     variables: list[Variable] = []
     columns: dict[str, ColumnDraft] = {}
     remarks: dict[str, list[str]] = {}
@@ -110,14 +108,14 @@ def draft_schema(
             wishes=Wishes(is_kept=name == target),
         )
         if name == target:
-            _check_target(target, proposal)
+            check_target(target, proposal)
         columns[name] = ColumnDraft.from_proposal(proposal)
         if proposal.variable is not None:
             variables.append(proposal.variable)
         if proposal.note:
             remarks.setdefault(proposal.note, []).append(name)
-    notes += _note_codes(codes)
-    notes += [f"{_list_names(names)}: {note}" for note, names in remarks.items()]
+    notes += note_codes(codes)
+    notes += [f"{list_names(names)}: {note}" for note, names in remarks.items()]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
@@ -156,68 +154,6 @@ def count_values(
         for name, census in censuses.items():
             census.add(raw.batch.column(name))
     return censuses
-
-
-def check_column(name: str, columns: Sequence[str], sample: str | None) -> None:
-    """Check that a target is a column of the data, or a variable of a long log.
-
-    Raises
-    ------
-    SchemaError
-        If it is none, with those that are named alike, or identifies the samples.
-    """
-    if name == sample:
-        raise SchemaError(f"target {name!r} is the sample column; name the column to predict")
-    if name not in columns:
-        close = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
-        hint = f"did you mean {close}?" if close else f"there are {list(columns[:12])}"
-        raise SchemaError(f"target {name!r} is no column of the data; {hint}")
-
-
-def _check_target(target: str, proposal: Proposal) -> None:
-    if proposal.variable is None:
-        raise SchemaError(
-            f"target {target!r} cannot be predicted: it is {proposal.note.partition(';')[0]}; name another column"
-        )
-    if proposal.variable.cardinality < 2:
-        raise SchemaError(
-            f"target {target!r} has one level only, {proposal.variable.levels[0]!r}; name another column, or give the "
-            "data of its other levels"
-        )
-
-
-def _share_codes(
-    censuses: Mapping[str, LevelCensus], codes: Mapping[str, Sequence[CodeProposal]]
-) -> tuple[str, ...]:
-    """Codes for all columns: words that are a level nowhere, and numbers that most columns have as a code."""
-    times = Counter(each.text for found in codes.values() for each in found)
-    words = {text for text in times if read_number(text) is None}
-    for name, census in censuses.items():
-        own = {each.text for each in codes.get(name, ())}
-        words -= {text for text in words if text in census.counts and text not in own}
-    most = {
-        text for text, n in times.items() if read_number(text) is not None and 2 * n > len(censuses)
-    }
-    return tuple(text for text in times if text in words or text in most)
-
-
-def _note_codes(codes: Mapping[str, Sequence[CodeProposal]]) -> list[str]:
-    """Note each missing code once, with the columns that have it and the evidence of the first."""
-    holders: dict[str, list[str]] = {}
-    evidence: dict[str, str] = {}
-    for name, found in codes.items():
-        for each in found:
-            holders.setdefault(each.text, []).append(name)
-            evidence.setdefault(each.text, each.evidence)
-    return [
-        f"{_list_names(names)}: {text!r} is taken for missing: {evidence[text]}; to refuse: {CHANGE} --missing none"
-        for text, names in holders.items()
-    ]
-
-
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown}, ... ({len(names)} variables)"
 
 
 def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ FEW_DISTINCT = 4
 """Distinct other values from which a single column may show that a number is far outside them."""
 SHORT_SCALE = 12
 """Other values up to which a column is taken for a scale, on which a code may be rare."""
+LEAST_SUPPORT = 50
+"""Other values of a column below which none is said to be far outside them."""
 LEAST_NUMBERS = 10
 """Distinct numbers of a column among which a lone word says that nothing is known."""
 
@@ -61,7 +63,7 @@ class CodeProposal:
 
 @dataclass(frozen=True)
 class _Outlier:
-    """A number that may be a code: how far it is outside the others, in units of their range, and its count."""
+    """A number that may be a code: how far it is outside the others, how frequent both are."""
 
     text: str
     number: float
@@ -71,6 +73,7 @@ class _Outlier:
     step: float
     heap: float
     share: float
+    support: int
     n_others: int
     nearest: float
 
@@ -117,11 +120,12 @@ def propose_codes(
         if len(numbers) == len(seen) - len(words) and len(numbers) > 1:
             outliers[name] = _find_outliers(numbers, seen)
     shared = Counter(
-        found.number
-        for each in outliers.values()
-        for found in each
-        if found.gap >= max(2 * found.step, 0.1 * found.span)
+        found.number for each in outliers.values() for found in each if _is_apart(found)
     )
+    # where more columns have it among their values, it is one of them
+    for number, n_columns in _count_holders(columns, set(shared)).items():
+        if n_columns - shared[number] > shared[number]:
+            shared[number] = 0
     for name, each in outliers.items():
         accepted = {
             found.text: CodeProposal(found.text, found.count, evidence)
@@ -216,6 +220,7 @@ def _outside(
     step = float(np.median(steps))
     span = float(others.max() - others.min())
     total = sum(by_number.values())
+    support = sum(by_number[float(x)] for x in others)
     tail = [by_number[float(x)] for x in others[-5:]]
     out = []
     end = float(others[-1])
@@ -236,6 +241,7 @@ def _outside(
                 step,
                 heap,
                 count / total,
+                support,
                 others.size,
                 end,
             )
@@ -243,9 +249,28 @@ def _outside(
     return out
 
 
+def _is_apart(found: _Outlier) -> bool:
+    """Whether a number is so far above enough others that columns may share it."""
+    return found.support >= LEAST_SUPPORT and found.gap >= max(2 * found.step, 0.1 * found.span)
+
+
+def _count_holders(columns: Mapping[str, Mapping[str, int]], numbers: set[float]) -> Counter[float]:
+    """Number of columns that hold each number."""
+    texts = {as_text(number): number for number in numbers}
+    return Counter(
+        number
+        for seen in columns.values()
+        for text, number in texts.items()
+        if text in seen or f"{text}.0" in seen
+    )
+
+
 def _judge(found: _Outlier, n_columns: int) -> str:
     """Evidence for a code, empty where there is too little."""
     text, count = found.text, found.count
+    if found.support < LEAST_SUPPORT:
+        # of few values, one may be far from the others by chance
+        return ""
     if found.number < 0:
         if found.nearest < 0 or (found.n_others < FEW_DISTINCT and n_columns < SHARED):
             return ""
@@ -254,15 +279,15 @@ def _judge(found: _Outlier, n_columns: int) -> str:
         return f"the only value below {found.nearest:g}, {count} times"
     is_far = found.gap > found.span and found.n_others >= FEW_DISTINCT
     is_digit = found.number < 10
-    if is_far and not is_digit and (found.heap >= 1 or found.gap > 4 * found.span):
+    is_often = found.heap >= 1 and count >= 3
+    if is_far and not is_digit and (is_often or found.gap > 4 * found.span):
         return f"{text} is far above the others, which end at {found.nearest:g}, {count} times"
     if not is_digit and found.n_others > SHORT_SCALE and found.share >= 0.01 and found.heap >= 3:
         if found.gap >= max(10 * found.step, 0.1 * found.span):
             return (
                 f"{text} stands apart: {count} times, and no value between {found.nearest:g} and it"
             )
-    near = found.gap < max(2 * found.step, 0.1 * found.span)
     frequent = found.heap >= 0.5 or found.gap > found.span or found.n_others <= SHORT_SCALE
-    if n_columns >= SHARED and not near and frequent:
+    if n_columns >= SHARED and _is_apart(found) and frequent:
         return f"{text} is above the others, which end at {found.nearest:g}, in {n_columns} columns"
     return ""

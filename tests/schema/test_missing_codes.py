@@ -61,6 +61,16 @@ def test_propose_codes__numbers_that_columns_share():
     assert found == {name: ["8", "9"] for name in columns}
 
 
+def test_propose_codes__gaps_of_sparse_columns_are_chance():
+    sparse = {f"m{j}": [1, 2, 2, 9, 9, 9] for j in range(9)}
+    dense = {f"d{j}": RNG.integers(1, 10, N) for j in range(12)}
+    assert propose(**sparse, **dense) == {}
+    assert propose(few=[10, 20, 20, 30, 40] * 4 + [99] * 9) == {}
+    # apart in some columns, but a value like others in more
+    apart = {f"a{j}": mix(SCALE, 9) for j in range(5)}
+    assert propose(**apart, **dense) == {}
+
+
 def test_propose_codes__refusals_that_columns_share():
     colours = mix(RNG.choice(["red", "blue"], N), "None of these")
     assert propose(a=colours) == {}
