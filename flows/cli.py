@@ -26,6 +26,7 @@ from flows.commands.live_model import query, score
 from flows.commands.models import models, promote, rollback
 from flows.commands.rejects import quarantine
 from flows.commands.run import demo, run, status
+from flows.commands.schema_file import schema
 from flows.console import OutputClosedError, err
 from pmflib.errors import (
     ConfigError,
@@ -68,6 +69,7 @@ for verb in (
     crowd,
 ):
     app.command()(verb)
+app.add_typer(schema, name="schema")
 
 # typer does not export the base of all errors of usage
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]

@@ -17,7 +17,7 @@ from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.counting.triple_counts import count_triples
 from pmflib.diagnosis.diagnostics import diagnose
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.errors import ConvergenceWarning, PmfError
+from pmflib.errors import ConvergenceWarning, PmfError, SchemaWarning
 from pmflib.fitting.distillation import distil
 from pmflib.fitting.from_pairs import FitResult, fit
 from pmflib.fitting.from_samples import fit_em
@@ -36,6 +36,7 @@ __all__ = [
     "PmfError",
     "RankChoice",
     "Schema",
+    "SchemaWarning",
     "StoredSamples",
     "Variable",
     "count_pairs",

@@ -39,3 +39,7 @@ class RankError(PmfError):
 
 class ConvergenceWarning(UserWarning):
     """An iteration stopped at its limit of steps, before its tolerance was met."""
+
+
+class SchemaWarning(UserWarning):
+    """Columns of a table are no variables, and are left out."""

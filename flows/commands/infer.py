@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -81,12 +82,15 @@ def infer(
             "--quick", help="Write a budget of a minute for rank auto, which else takes ten."
         ),
     ] = False,
+    target: Annotated[
+        str | None, typer.Option(help="Variable that the model is to predict; it is checked first.")
+    ] = None,
     output: Annotated[Path, typer.Option(help="Folder for schema.json and pipeline.toml.")] = Path(
         "."
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data, for you to review.
+    """Draft schema.json and pipeline.toml from data, for you to review; schema.md shows what was decided and why.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
     answer of a sample to a variable. Encoding, delimiter, header and decimals of CSV files are found out unless they
@@ -127,14 +131,18 @@ def infer(
     source, found_out = sniff_source(found, make_source(fields), given)
     if header is False:
         source = source.model_copy(update={"columns": number_columns(found[0], source)})
-    schema, notes = draft_schema(
-        found, source, max_levels=max_levels, bins=bins, min_count=min_count
+    drafted = draft_schema(
+        found, source, max_levels=max_levels, bins=bins, min_count=min_count, target=target
     )
-    notes = found_out + notes
+    drafted = replace(drafted, notes=(*found_out, *drafted.notes))
+    schema, notes = drafted.schema, drafted.notes
     output.mkdir(parents=True, exist_ok=True)
-    schema.save(targets[0], review=notes)
+    related = relate(source, output)
+    readable = replace(drafted, source=related.model_dump(mode="json", exclude_defaults=True)).save(
+        targets[0]
+    )
     targets[1].write_text(
-        draft_config(relate(source, output), rank=chosen, notes=notes, quick=quick), "utf-8"
+        draft_config(related, rank=chosen, notes=notes, target=target, quick=quick), "utf-8"
     )
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
@@ -146,7 +154,7 @@ def infer(
         out.print(f"review: all {len(notes)} notes are in {targets[1]}")
     command = f"pmf run {shlex.quote(str(targets[1]))}"
     out.print(
-        f"Wrote {targets[0]} and {targets[1]}; review them, then: {command}",
+        f"Wrote {targets[0]}, {readable} and {targets[1]}; review them, then: {command}",
     )
 
 

@@ -19,6 +19,7 @@ def draft_config(
     rank: int | Literal["auto"],
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
+    target: str | None = None,
     seed: int = 0,
     quick: bool = False,
 ) -> str:
@@ -34,6 +35,8 @@ def draft_config(
         What the reviewer should check, as comments.
     crowd
         How labels are found, where that is what the pipeline is for.
+    target
+        Variable that the model is to predict.
     seed
         Seed of the pipeline.
     quick
@@ -66,12 +69,18 @@ def draft_config(
             f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
             *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
             "",
+            *(["[em]", f"target = {_quote(target)}", ""] if target is not None else []),
             "[evaluate]",
             "hide = 0.2  # share of the held-out answers that are predicted from the others",
             "",
             *more,
         ]
     )
+
+
+def _quote(text: str) -> str:
+    """Text as a basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _draft_lines(section: BaseModel, *always: str) -> list[str]:

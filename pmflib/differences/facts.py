@@ -142,6 +142,7 @@ def compare_schemas(first: Schema, second: Schema) -> SchemaChanges:
                 "values_changed": before.values != variable.values,
                 "edges_changed": before.edges != variable.edges,
                 "missing_changed": before.missing != variable.missing,
+                "other_changed": before.other != variable.other,
             }
         )
     return SchemaChanges(

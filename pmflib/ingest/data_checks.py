@@ -22,7 +22,7 @@ from pmflib.ingest.schema_draft import count_answers
 from pmflib.ingest.sources import Source
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.schema import MISSING, Schema, Variable
-from pmflib.schema.inference import LevelCensus
+from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.variable import UNKNOWN
 
 EXAMPLES = 3

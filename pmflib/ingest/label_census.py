@@ -15,10 +15,11 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError
 from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.schema_draft import MAX_VARIABLES, natural_key
+from pmflib.ingest.schema_draft import MAX_VARIABLES
 from pmflib.ingest.sources import Source
 from pmflib.json_files import parse_json
 from pmflib.schema import Schema, Variable
+from pmflib.schema.level_order import natural_key
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked

@@ -220,7 +220,7 @@ class ValueEncoder:
         encoding_of = []
         self._variables = []
         for variable in schema.variables:
-            key = (variable.levels, variable.edges, variable.missing)
+            key = (variable.levels, variable.edges, variable.missing, variable.other)
             if key not in encodings:
                 encodings[key] = len(encodings)
                 self._variables.append(variable)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,18 @@ from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
+from pmflib.ingest.target_checks import check_column, check_target
 from pmflib.schema import Schema, Variable
-from pmflib.schema.inference import LevelCensus, propose_variable
-from pmflib.schema.variable import as_text
+from pmflib.schema.code_lists import list_names, note_codes, share_codes
+from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
+from pmflib.schema.inference import Wishes, propose_variable
+from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.level_order import natural_key
+from pmflib.schema.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.variable import as_text, read_number
 
 MAX_VARIABLES = 200_000
 """Distinct values of a long log's variable column; with more it is not the variable column."""
-NAMES_SHOWN = 6
-"""Variables named in a note that holds for all of them."""
 LONG_TRACKED = 1024
 """Distinct values that are counted per variable of a long log; more are not counted."""
 
@@ -35,7 +39,8 @@ def draft_schema(
     max_levels: int = 32,
     bins: int = 8,
     min_count: int = 1,
-) -> tuple[Schema, list[str]]:
+    target: str | None = None,
+) -> DraftedSchema:
     """Draft a schema from raw files, in memory that does not grow with them.
 
     Wide: every column of the first file but the sample column may be a variable. Long: every distinct value of the
@@ -53,38 +58,65 @@ def draft_schema(
         As in `propose_variable`.
     min_count
         Long only: answers that a variable needs, at least 1.
+    target
+        Variable that a model is to predict; it is always kept.
 
     Returns
     -------
-    The schema, and notes that name what to check.
+    The schema with what was decided of every column and why, and notes that name what to check.
 
     Raises
     ------
     SchemaError
-        If no column can be a variable, or a long log has more than ``MAX_VARIABLES``.
+        If no column can be a variable, the target is none, or a long log has more than ``MAX_VARIABLES``.
     SourceError
         If a file cannot be read.
     """
     notes: list[str] = []
     if config.layout == "wide":
+        if target is not None:
+            check_column(target, read_columns(sources[0], config), config.sample)
         censuses = _count_columns(sources, config, notes)
         left_out = []
+        codes = propose_codes(censuses, config.missing)
+        scales: set[str] = set()
     else:
         everything = count_answers(sources, config, notes)
+        if target is not None:
+            check_column(target, list(everything), None)
         censuses = _drop_rare(everything, config, min_count, notes)
+        if target is not None and target not in censuses:
+            raise SchemaError(
+                f"target {target!r} has fewer than {min_count} answers; lower --min-count"
+            )
         left_out = [name for name in everything if name not in censuses]
-        _share_levels(censuses, config, max_levels, notes)
+        codes = propose_codes(censuses, config.missing)
+        scales = _share_levels(censuses, config, codes, max_levels, notes)
+    shared = share_codes(censuses, codes)
     variables: list[Variable] = []
+    columns: dict[str, ColumnDraft] = {}
     remarks: dict[str, list[str]] = {}
     for name, census in censuses.items():
-        variable, note = propose_variable(
-            name, census, missing=config.missing, max_levels=max_levels, bins=bins
+        proposal = propose_variable(
+            name,
+            census,
+            missing=(*config.missing, *(text for text in shared if read_number(text) is None)),
+            codes=codes.get(name, ()),
+            max_levels=max_levels,
+            bins=bins,
+            is_scale=name in scales,
+            is_answer=config.layout == "long",
+            wishes=Wishes(is_kept=name == target),
         )
-        if variable is not None:
-            variables.append(variable)
-        if note:
-            remarks.setdefault(note, []).append(name)
-    notes += [f"{_list_names(names)}: {note}" for note, names in remarks.items()]
+        if name == target:
+            check_target(target, proposal)
+        columns[name] = ColumnDraft.from_proposal(proposal)
+        if proposal.variable is not None:
+            variables.append(proposal.variable)
+        if proposal.note:
+            remarks.setdefault(proposal.note, []).append(name)
+    notes += note_codes(codes)
+    notes += [f"{list_names(names)}: {note}" for note, names in remarks.items()]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
@@ -95,12 +127,34 @@ def draft_schema(
             "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
             "source.value (pmf infer: --sample, --variable, --value)"
         )
-    return Schema(tuple(variables), tuple(left_out)), notes
+    missing = tuple(dict.fromkeys([*config.missing, *shared]))
+    # the order of codes means nothing: variables that have all of them have no list of their own
+    variables = [
+        replace(each, missing=missing) if set(each.missing) == set(missing) else each
+        for each in variables
+    ]
+    schema = Schema(tuple(variables), tuple(left_out), missing)
+    return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
 
 
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown}, ... ({len(names)} variables)"
+def count_values(
+    sources: Sequence[Source], config: SourceConfig, names: Sequence[str]
+) -> dict[str, LevelCensus]:
+    """Count the values of some columns, or of some variables of a long log, in all files.
+
+    Raises
+    ------
+    SourceError
+        If a file cannot be read, or lacks a column.
+    """
+    if config.layout == "long":
+        found = count_answers(sources, config, [])
+        return {name: found.get(name, LevelCensus()) for name in names}
+    censuses = {name: LevelCensus() for name in names}
+    for raw in _read_all(sources, config, list(names), []):
+        for name, census in censuses.items():
+            census.add(raw.batch.column(name))
+    return censuses
 
 
 def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:
@@ -176,7 +230,7 @@ def _count_columns(
     _note_header(sources[0], censuses, config, notes)
     undecodable = {name: n for name, each in censuses.items() if (n := each.undecodable)}
     if undecodable:
-        where = f" of the columns {_list_names(list(undecodable))}"
+        where = f" of the columns {list_names(list(undecodable))}"
         notes.append(_describe_undecodable(sum(undecodable.values()), "values" + where, config))
     return censuses
 
@@ -208,7 +262,7 @@ def count_answers(
             if name is None or text is None:
                 undecodable += count
             elif name:
-                _count(censuses.setdefault(name, LevelCensus()), text, count)
+                censuses.setdefault(name, LevelCensus()).count(text, count, LONG_TRACKED)
         if len(censuses) > MAX_VARIABLES:
             raise SchemaError(
                 f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
@@ -243,13 +297,6 @@ def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
     return present, table[present]
 
 
-def _count(census: LevelCensus, text: str, count: int) -> None:
-    if text in census.counts or len(census.counts) < LONG_TRACKED:
-        census.counts[text] += count
-    else:
-        census.overflowed = True
-
-
 def _drop_rare(
     censuses: Mapping[str, LevelCensus], config: SourceConfig, min_count: int, notes: list[str]
 ) -> dict[str, LevelCensus]:
@@ -271,14 +318,19 @@ def _drop_rare(
 
 
 def _share_levels(
-    censuses: Mapping[str, LevelCensus], config: SourceConfig, max_levels: int, notes: list[str]
-) -> None:
-    """Add the levels of all numeric variables to each of them, counted zero times."""
+    censuses: Mapping[str, LevelCensus],
+    config: SourceConfig,
+    codes: Mapping[str, Sequence[CodeProposal]],
+    max_levels: int,
+    notes: list[str],
+) -> set[str]:
+    """Add the levels of all numeric variables to each of them, counted zero times, and name these variables."""
     missing = {text.strip() for text in config.missing}
     union: dict[float, str] = {}
     group: dict[str, dict[float, str]] = {}
     for name, census in censuses.items():
-        texts = [text for text in census.counts if text not in missing]
+        own_codes = {each.text for each in codes.get(name, ())}
+        texts = [text for text in census.counts if text not in missing and text not in own_codes]
         numbers = [_finite(text) for text in texts]
         if census.overflowed or any(number is None for number in numbers):
             continue
@@ -295,7 +347,7 @@ def _share_levels(
             f"numeric variables have {len(union)} distinct values together, more than max_levels={max_levels}: "
             "each keeps its own levels; a level that does not occur in the data is not among them"
         )
-        return
+        return set(group)
     widened = 0
     for name, own in group.items():
         widened += len(own) < len(union)
@@ -307,15 +359,7 @@ def _share_levels(
             f"{widened} of {len(group)} numeric variables were not given every level from "
             f"{union[min(union)]} to {union[max(union)]}: all share the union of the levels"
         )
-
-
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key under which numbers inside names count as numbers."""
-    pieces = []
-    for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
-        # of two numbers without leading zeros, the longer one is the greater one
-        pieces.append((0, len(digits), digits) if digits else (1, 0, text))
-    return (*pieces, (-1, 0, name))
+    return set(group)
 
 
 def _finite(text: str) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import IntArray
-from pmflib.errors import SchemaError
+from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
-from pmflib.schema.inference import LevelCensus, propose_variable
+from pmflib.schema.inference import propose_variable
+from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.missing_codes import propose_codes
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
 
@@ -36,6 +39,9 @@ class Schema:
         Names of variables of a long log that are left out on purpose, `pmf infer --min-count` for one: their rows are
         counted, and go to no quarantine. They are no part of the contract: schemas that differ in them alone are equal
         and have the same digest, for their codes, counts and models are the same.
+    missing
+        Texts that mean "not given" in every variable that has no list of its own: one place for a person to change
+        them. Each variable holds the list that is its own, and this one is part of no comparison.
 
     Raises
     ------
@@ -53,6 +59,7 @@ class Schema:
 
     variables: tuple[Variable, ...]
     left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    missing: tuple[str, ...] = field(default=DEFAULT_MISSING, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -182,7 +189,9 @@ class Schema:
         max_levels: int = 32,
         bins: int = 8,
     ) -> Schema:
-        """Draft a schema from a table in memory (`pmf infer` does it for files of any size).
+        """Draft a schema from a table in memory (`pmf infer` does it for files of any size, and shows its reasons).
+
+        Columns that identify rows and columns without a value or with free text are left out, with a warning.
 
         Parameters
         ----------
@@ -194,22 +203,34 @@ class Schema:
         Raises
         ------
         SchemaError
-            If a column cannot be a categorical variable: no value seen, or too many distinct texts.
+            If no column can be a variable.
         """
-        variables = []
+        censuses = {}
         columns = as_arrow(table)
         for name in columns.column_names:
-            census = LevelCensus()
-            census.add(columns[name])
-            variable, note = propose_variable(
-                name, census, missing=missing, max_levels=max_levels, bins=bins
+            censuses[name] = LevelCensus()
+            censuses[name].add(columns[name])
+        codes = propose_codes(censuses, missing)
+        proposals = {
+            name: propose_variable(
+                name,
+                census,
+                missing=missing,
+                codes=codes.get(name, ()),
+                max_levels=max_levels,
+                bins=bins,
             )
-            if variable is None:
-                raise SchemaError(
-                    f"column {name!r} is {note}; drop it, or raise max_levels={max_levels}"
-                )
-            variables.append(variable)
-        return cls(tuple(variables))
+            for name, census in censuses.items()
+        }
+        kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
+        left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
+        if not kept:
+            raise SchemaError(
+                f"no column can be a variable: column {'; column '.join(left[:4])}; or raise max_levels={max_levels}"
+            )
+        if left:
+            warnings.warn(f"column {'; column '.join(left[:8])}", SchemaWarning, stacklevel=2)
+        return cls(kept, missing=tuple(missing))
 
     def encode(
         self, table: object, *, optional: Sequence[str] = (), hidden: str | None = None
@@ -310,7 +331,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """Build a schema from what `to_json` gives; a field ``review``, for people, is passed over.
+        """Build a schema from what `to_json` or `save` gives; ``review`` and ``draft``, for people, are passed over.
 
         Raises
         ------
@@ -325,13 +346,32 @@ class Schema:
         left_out = data.get("left_out", [])
         if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
             raise SchemaError("left_out is no list of names; correct it, or remove it")
-        variables = (Variable.from_json(variable) for variable in data["variables"])
-        return cls(tuple(variables), tuple(left_out))
+        missing = data.get("missing", list(DEFAULT_MISSING))
+        if not isinstance(missing, list) or not all(isinstance(text, str) for text in missing):
+            raise SchemaError(
+                f"missing is {missing!r}, not a list of texts; correct it, or remove it"
+            )
+        variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
+        return cls(tuple(variables), tuple(left_out), tuple(missing))
 
-    def save(self, path: str | Path, *, review: Sequence[str] = ()) -> None:
-        """Write the schema as JSON, with the names that are left out and notes for the person who reviews it."""
-        data = self.to_json() | ({"left_out": list(self.left_out)} if self.left_out else {})
+    def save(
+        self,
+        path: str | Path,
+        *,
+        review: Sequence[str] = (),
+        draft: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the schema as JSON, with the names that are left out, notes for its reviewer and its draft.
+
+        The texts that mean "not given" stand once, and with the variables that have a list of their own.
+        """
+        data = {"format": "pmf-schema-1", "missing": list(self.missing)} | self.to_json()
+        for variable in data["variables"]:
+            if variable["missing"] == data["missing"]:
+                del variable["missing"]
+        data |= {"left_out": list(self.left_out)} if self.left_out else {}
         data |= {"review": list(review)} if review else {}
+        data |= {"draft": dict(draft)} if draft else {}
         Path(path).write_text(
             json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ UNDECODABLE = -3
 
 MAX_LEVELS = 32767
 """Codes are int16 at the widest."""
+
+Role = Literal["nominal", "ordinal", "continuous"]
+"""What the levels of a variable are: names, names in order with a number each, or bins of numbers."""
 
 DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Texts that mean "not given" unless a schema says otherwise."""
@@ -46,11 +49,14 @@ class Variable:
         holds ``edges[i-1] <= x < edges[i]``. None otherwise.
     missing
         Texts that mean "not given".
+    other
+        Level that a text which is none of the levels belongs to, so that it is counted there; None where such a text
+        does not fit the variable. Not for a continuous column.
 
     Raises
     ------
     SchemaError
-        If levels are empty, repeated or too many, or values or edges do not fit them.
+        If levels are empty, repeated or too many, or values, edges or other do not fit them.
     """
 
     name: str
@@ -58,6 +64,7 @@ class Variable:
     values: tuple[float, ...] | None = None
     edges: tuple[float, ...] | None = None
     missing: tuple[str, ...] = DEFAULT_MISSING
+    other: str | None = None
 
     def __post_init__(self) -> None:
         n = len(self.levels)
@@ -85,6 +92,11 @@ class Variable:
                 raise SchemaError(
                     f"variable {self.name!r} has edges that do not increase or are not finite: {self.edges}"
                 )
+        if self.other is not None and (self.edges is not None or self.other not in self.levels):
+            raise SchemaError(
+                f"variable {self.name!r} has other = {self.other!r}, which must be one of its levels, and a continuous "
+                "column has none; add the level, or take out other"
+            )
         keys = [self._key(level) for level in self.levels]
         if len(set(keys)) < n:
             twice = sorted({k for k in keys if keys.count(k) > 1})
@@ -95,10 +107,17 @@ class Variable:
         """Number of levels."""
         return len(self.levels)
 
+    @property
+    def role(self) -> Role:
+        """Continuous with bin edges, ordinal with a value per level, else nominal."""
+        if self.edges is not None:
+            return "continuous"
+        return "nominal" if self.values is None else "ordinal"
+
     @cached_property
     def is_numeric(self) -> bool:
-        """Whether every level reads as a number, so that 5, "5" and "5.0" are one level."""
-        numbers = [read_number(level) for level in self.levels]
+        """Whether every level but `other` reads as a number, so that 5, "5" and "5.0" are one level."""
+        numbers = [read_number(level) for level in self.levels if level != self.other]
         return all(x is not None for x in numbers) and len(set(numbers)) == len(numbers)
 
     def _key(self, text: str) -> str:
@@ -114,6 +133,10 @@ class Variable:
         # a text listed as missing is missing, even where it also reads as a level
         return codes | {self._key(text): MISSING for text in self.missing}
 
+    @cached_property
+    def _unknown(self) -> int:
+        return UNKNOWN if self.other is None else self.levels.index(self.other)
+
     def encode_value(self, value: object) -> int:
         """Code of one raw value.
 
@@ -124,7 +147,7 @@ class Variable:
 
         Returns
         -------
-        A code in [0, cardinality), or MISSING, UNKNOWN or UNDECODABLE.
+        A code in [0, cardinality), or MISSING, UNKNOWN (never where the variable has `other`) or UNDECODABLE.
         """
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
@@ -134,7 +157,7 @@ class Variable:
             except UnicodeDecodeError:
                 return UNDECODABLE
         text = as_text(value)
-        code = self._codes.get(self._key(text), UNKNOWN)
+        code = self._codes.get(self._key(text), self._unknown)
         if self.edges is None or code == MISSING:
             return code
         number = read_number(text)
@@ -215,11 +238,15 @@ class Variable:
         if self.edges is not None:
             out["edges"] = list(self.edges)
         out["missing"] = list(self.missing)
+        if self.other is not None:
+            out["other"] = self.other
         return out
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Variable:
-        """Build a variable from what `to_json` gives.
+    def from_json(
+        cls, data: Mapping[str, Any], missing: tuple[str, ...] = DEFAULT_MISSING
+    ) -> Variable:
+        """Build a variable from what `to_json` gives; ``missing`` holds where the variable does not say.
 
         Raises
         ------
@@ -228,7 +255,7 @@ class Variable:
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
-        known = {"name", "levels", "values", "edges", "missing"}
+        known = {"name", "levels", "values", "edges", "missing", "other"}
         if unknown := sorted(set(data) - known):
             raise SchemaError(
                 f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
@@ -241,7 +268,8 @@ class Variable:
             _texts(data, "levels"),
             _numbers(data, "values"),
             _numbers(data, "edges"),
-            _texts(data, "missing") if "missing" in data else DEFAULT_MISSING,
+            _texts(data, "missing") if "missing" in data else missing,
+            None if data.get("other") is None else as_text(data["other"]),
         )
 
 

@@ -154,8 +154,8 @@ def test_read_rows__decimal_commas(tmp_path):
 def test_draft_schema__in_latin_1(tmp_path):
     (tmp_path / "x.csv").write_bytes(ROWS.encode("latin-1"))
     config = SourceConfig(path="x", layout="wide", encoding="latin-1")
-    schema, _ = draft_schema(find_sources(str(tmp_path)), config)
-    assert schema["größe"].levels == ("groß", "klein")
+    schema = draft_schema(find_sources(str(tmp_path)), config).schema
+    assert schema["größe"].levels == ("klein", "groß")
 
 
 def test_take_census_and_read_questions__in_latin_1(tmp_path):

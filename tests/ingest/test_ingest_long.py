@@ -489,3 +489,14 @@ def test_read_identifiers__hash_never_changes():
 
 def test_fnv__published_value():
     assert fnv(b"foobar") == 0x85944171F73967E8
+
+
+def test_ingest__unknown_levels_of_a_variable_with_other_are_counted_there(tmp_path):
+    # two variables that differ in other alone: one of them rejects what the other one takes
+    levels = ("a", "other")
+    schema = Schema((Variable("p", levels, other="other"), Variable("q", levels)))
+    content = b"user,item,rating\nu,p,a\nv,p,b\nu,q,b\nv,q,a\nw,p,\n"
+    total, answers, _, quarantined = ingest(tmp_path, {"x.csv": content}, schema=schema)
+    assert answers == {("u", "p"): "a", ("v", "p"): "other", ("v", "q"): "a"}
+    assert total["reasons"] == {"unknown_level": 1}
+    assert [each["row"] for each in quarantined] == [3]

@@ -29,7 +29,7 @@ def real_file(name):
 
 def encode_all(path, config, folder):
     (source,) = find_sources(str(path))
-    schema, _ = draft_schema([source], config)
+    schema = draft_schema([source], config).schema
     summary = encode_wide(source, schema, config, SchemaConfig(), n_folds=16, seed=1, folder=folder)
     codes = np.concatenate(
         [read_block(block).to_codes(schema.offsets) for block in list_blocks(folder / "samples")]
@@ -74,7 +74,7 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
         columns=("user", "movie", "rating", "ts"),
     )
     (source,) = find_sources(str(path))
-    schema, _ = draft_schema([source], config)
+    schema = draft_schema([source], config).schema
     assert schema.names == tuple(map(str, range(1, 1683)))
     assert set(schema.cardinalities.tolist()) == {5}
     policy = SchemaConfig()

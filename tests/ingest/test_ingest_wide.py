@@ -313,3 +313,19 @@ def test_encode_wide__reports_the_rows_of_every_batch(tmp_path, monkeypatch):
     )
     assert len(reported) > 2
     assert sum(reported) == account["rows_in"] == 1801
+
+
+def test_encode_wide__unknown_levels_of_a_variable_with_other_are_counted_there(tmp_path):
+    schema = Schema((Variable("a", ("no", "other"), other="other"), SCHEMA["b"]))
+    for policy in ("quarantine", "missing", "error"):
+        summary, codes, *_ = encode(
+            tmp_path / policy,
+            b"a,b\nno,1\nmaybe,2\n,3\nnever,1\n",
+            schema=schema,
+            policy=SchemaConfig(on_unknown_level=policy),
+        )
+        assert summary["rows_encoded"] == 4
+        assert summary["cells_made_missing"] == {}
+        assert list(codes.values()) == [[0, 0], [1, 1], [-1, 2], [1, 0]]
+        counts = np.load(tmp_path / policy / "out" / LEVEL_COUNTS)
+        assert counts.tolist() == [1, 2, 2, 1, 1]

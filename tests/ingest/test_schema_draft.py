@@ -6,7 +6,7 @@ import pytest
 from pmflib.config import SourceConfig
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest import draft_schema, find_sources, number_columns
-from pmflib.ingest.schema_draft import natural_key
+from pmflib.schema.level_order import natural_key
 
 WIDE = SourceConfig(path="x", layout="wide")
 LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
@@ -15,7 +15,8 @@ LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r"
 def draft(folder, contents, config, **options):
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    return draft_schema(find_sources(str(folder)), config, **options)
+    drafted = draft_schema(find_sources(str(folder)), config, **options)
+    return drafted.schema, drafted.notes
 
 
 def test_draft_schema__wide(tmp_path):
@@ -33,7 +34,7 @@ def test_draft_schema__wide(tmp_path):
     assert schema["visits"].values == (0.0, 1.0, 2.0)
     assert schema["age"].cardinality == 4
     assert [note.split(":")[0] for note in notes] == ["b.csv", "smokes", "age", "note"]
-    assert "left out: 200 distinct texts" in notes[3]
+    assert "left out: an identifier, 200 distinct values in 200 rows" in notes[3]
     assert "['new'] are not in a.csv" in notes[0]
 
 
@@ -66,7 +67,7 @@ def test_draft_schema__long_in_natural_order_with_shared_levels(tmp_path):
     )
     assert any("1 answers are not in the encoding utf-8" in note for note in notes)
     assert any("1 of 12 rows have too few or too many fields" in note for note in notes)
-    assert any(note.startswith("g: order of the levels") for note in notes)
+    assert any(note.startswith("g: nominal: names without a known order") for note in notes)
 
 
 def test_draft_schema__long_without_a_common_scale(tmp_path):
@@ -125,7 +126,7 @@ def test_draft_schema__equal_notes_are_one(tmp_path):
     rows = "\n".join(",".join(f"{'ab'[(j + n) % 2]}" for j in range(9)) for n in range(6))
     _, notes = draft(tmp_path, {"a.csv": f"{header}\n{rows}\n".encode()}, WIDE)
     assert len(notes) == 1
-    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... (9 variables): order of the levels")
+    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... (9 variables): nominal: names without")
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
@@ -154,7 +155,7 @@ def test_draft_schema__long_log_taken_for_wide(tmp_path):
     lines = "".join(f"user{n},item{n},{n % 5}\n" for n in range(60))
     schema, notes = draft(tmp_path, {"a.csv": f"user,item,stars\n{lines}".encode()}, WIDE)
     assert schema.names == ("stars",)
-    assert notes[0].startswith("user, item: left out: 60 distinct texts")
+    assert notes[0].startswith("user, item: left out: an identifier, 60 distinct values")
     assert "if a row is one answer, name the columns source.sample" in notes[1]
 
 

@@ -2,14 +2,17 @@ import pyarrow as pa
 import pytest
 
 from pmflib.errors import SchemaError
-from pmflib.schema import inference
-from pmflib.schema.inference import LevelCensus, propose_variable
+from pmflib.schema import level_census
+from pmflib.schema.inference import Wishes, propose_variable
+from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.missing_codes import CodeProposal
 
 
 def propose(values, **options):
     census = LevelCensus()
     census.add(values if isinstance(values, pa.Array) else pa.array(values))
-    return propose_variable("v", census, **options)
+    proposal = propose_variable(options.pop("name", "v"), census, **options)
+    return proposal.variable, proposal.note
 
 
 def test_propose_variable__ordinal_levels_stand_in_numeric_order():
@@ -23,12 +26,12 @@ def test_propose_variable__texts_ask_for_their_order():
     variable, note = propose(["yes", " no ", "no", b"x".decode(), ""])
     assert variable.levels == ("no", "x", "yes")
     assert variable.values is None
-    assert "order of the levels is alphabetical" in note
+    assert "names without a known order; put the levels in order" in note
 
 
-def test_propose_variable__booleans_and_bands_are_texts():
+def test_propose_variable__booleans_are_texts_and_bands_have_middles():
     assert propose([True, False, None])[0].levels == ("false", "true")
-    assert propose(["18_24", "25_34"])[0].values is None
+    assert propose(["18_24", "25_34"])[0].values == (21.0, 29.5)
 
 
 def test_propose_variable__number_among_texts_may_be_a_missing_code():
@@ -50,16 +53,22 @@ def test_propose_variable__nan_is_missing_whatever_the_missing_texts():
 
 def test_propose_variable__nothing_seen():
     assert propose(["", None, "NA"]) == (None, "left out: no value was seen")
+    census = LevelCensus()
+    census.add(pa.array(["", "a", "b", "?"]))
+    proposal = propose_variable("v", census, codes=[CodeProposal("?", 1, "a word")])
+    assert (proposal.share_missing, proposal.variable.levels) == (0.5, ("a", "b"))
 
 
 def test_propose_variable__identifiers_are_left_out():
     variable, note = propose([f"user {n}" for n in range(33)])
     assert variable is None
-    assert note == "left out: 33 distinct texts; an identifier or free text?"
+    assert note.startswith(
+        "left out: an identifier, 33 distinct values in 33 rows; name it as source.sample"
+    )
 
 
 def test_propose_variable__continuous_column_is_cut_at_its_quantiles():
-    variable, note = propose(list(range(100)), bins=4)
+    variable, note = propose(list(range(100)) * 2, bins=4)
     assert variable.edges == (25.0, 50.0, 75.0)
     assert variable.levels == ("[-inf, 25)", "[25, 50)", "[50, 75)", "[75, inf)")
     assert variable.values == (12.0, 37.0, 62.0, 87.0)
@@ -67,9 +76,10 @@ def test_propose_variable__continuous_column_is_cut_at_its_quantiles():
 
 
 def test_propose_variable__heavy_value_has_a_bin_of_its_own():
-    variable, _ = propose([0] * 1000 + list(range(1, 50)))
-    assert variable.edges == (1.0,)
-    assert variable.values == (0.0, 25.0)
+    variable, note = propose([0] * 1000 + list(range(1, 50)), bins=4)
+    assert variable.edges == (1.0, 17.0, 33.0)
+    assert variable.values == (0.0, 8.5, 24.5, 41.0)
+    assert "a bin of its own for 0, which a large share" in note
 
 
 def test_propose_variable__close_edges_keep_distinct_labels():
@@ -88,12 +98,13 @@ def test_propose_variable__no_bin_is_empty(n_values, bins):
 
 
 def test_add__overflowing_census_is_no_category(monkeypatch):
-    monkeypatch.setattr(inference, "MAX_TRACKED", 3)
+    monkeypatch.setattr(level_census, "MAX_TRACKED", 3)
     census = LevelCensus()
     census.add(pa.array(["a", "b", "c", "d", "a"]))
     assert census.overflowed
     assert census.counts == {"a": 2, "b": 1, "c": 1}
-    assert propose_variable("v", census)[1].startswith("left out: at least 3 distinct texts")
+    assert (census.uncounted, census.rows_before, census.n_rows) == (1, 4, 5)
+    assert propose_variable("v", census).note.startswith("left out: at least 3 distinct texts")
 
 
 def test_add__bytes_that_are_no_text_are_passed_over():
@@ -114,7 +125,84 @@ def test_propose_variable__one_value_only(value):
     assert note.startswith("only one value was seen")
 
 
-def test_propose_variable__numbers_that_all_differ_may_be_identifiers():
-    assert "an identifier?" in propose([str(n) for n in range(100)])[1]
-    assert "an identifier?" not in propose([str(n) for n in range(100)] * 2)[1]
-    assert "an identifier?" not in propose([str(n + 0.5) for n in range(100)])[1]
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("v", range(100), "which run on from 0 to 99"),
+        ("encounter_id", range(0, 100_000, 997), "a name like an identifier's"),
+        ("patientNbr", [n // 2 * 31 for n in range(200)], "a name like an identifier's"),
+        ("v", [10**7 + n * n * 7 for n in range(60)], "all of 8 digits"),
+    ],
+)
+def test_propose_variable__identifiers_of_numbers(name, values, why):
+    variable, note = propose(list(values), name=name)
+    assert variable is None
+    assert note.startswith("left out: an identifier, ")
+    assert why in note
+
+
+@pytest.mark.parametrize(
+    "values",
+    [list(range(100)) * 2, [n + 0.5 for n in range(100)], [n * n * 31 for n in range(100)]],
+)
+def test_propose_variable__numbers_that_are_no_identifiers(values):
+    assert propose(values, name="salary")[0].edges is not None
+
+
+def test_propose_variable__answers_identify_nobody():
+    assert propose(list(range(100)), is_answer=True)[0].edges is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("v", ["01", "02", "11"], "codes with leading zeros"),
+        ("home_state", [1, 2, 4], "codes, as 'state' in the name says"),
+        (
+            "v",
+            [1] * 900 + [2] * 20 + [3] * 800 + [4] * 10 + [6] * 700 + [7, 8] * 9 + [9] * 900,
+            "counts",
+        ),
+    ],
+)
+def test_propose_variable__nominal_numbers(name, values, why):
+    variable, note = propose(values, name=name)
+    assert (variable.role, variable.values) == ("nominal", None)
+    assert why in note
+    assert "if they are numbers: --role ordinal" in note
+
+
+def test_propose_variable__ages_and_counts_are_numbers():
+    ages = [20 + n * 7 % 50 // (1 + n % 3) for n in range(3000)]
+    assert propose(ages, max_levels=100)[0].role == "ordinal"
+    assert propose([n % 5 + n % 7 for n in range(3000)])[0].role == "ordinal"
+
+
+def test_propose_variable__few_rows_for_each_number_are_binned():
+    values = [n % 20 for n in range(100)]
+    assert propose(values, bins=4)[0].cardinality == 4
+    assert propose(values, bins=4, is_scale=True)[0].cardinality == 20
+    assert propose(values * 2, bins=4)[0].cardinality == 20
+
+
+def test_propose_variable__most_frequent_levels_are_kept():
+    values = [f"c{n}" for n in range(60) for _ in range(1000 // (n + 1) ** 2 + 1)]
+    variable, note = propose(values, max_levels=20)
+    assert variable.levels[:3] == ("c0", "c1", "c2")
+    assert variable.other == variable.levels[-1] == "other"
+    codes = variable.encode_column(pa.array([*values, "new", None]))
+    counts = [int((codes == code).sum()) for code in range(variable.cardinality)]
+    assert min(counts[:-1]) >= 5
+    assert sum(counts[:-1]) >= 0.9 * len(values)
+    assert (codes[-2], codes[-1]) == (variable.cardinality - 1, -1)
+    assert "--other K keeps K" in note
+    assert propose(values, wishes=Wishes(other=3))[0].levels == ("c0", "c1", "c2", "other")
+    assert propose(values, wishes=Wishes(other=0))[0].cardinality == 60
+
+
+def test_propose_variable__free_text_is_left_out_unless_it_is_wanted():
+    values = [f"text {n // 2}" for n in range(200)]
+    variable, note = propose(values)
+    assert variable is None
+    assert "free text, or an identifier; keep it: pmf schema set" in note
+    assert propose(values, wishes=Wishes(other=2))[0].levels == ("text 0", "text 1", "other")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import SchemaError
+from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.schema import Schema, Variable
 from tests.reference import tables_of_codes
 
@@ -171,13 +171,30 @@ def test_infer__columns_of_one_name(make):
             read(table)
 
 
-def test_infer__column_that_cannot_be_a_variable():
+def test_infer__columns_that_cannot_be_variables():
     with pytest.raises(SchemaError, match="column 'a' is left out: no value was seen"):
         Schema.infer({"a": [None, ""]})
-    with pytest.raises(
-        SchemaError, match=r"column 'id' is left out: 3 distinct texts.*max_levels=2"
-    ):
-        Schema.infer({"id": ["x", "y", "z"]}, max_levels=2)
+    table = {"id": list(range(50)), "b": ["x", "y"] * 25}
+    with pytest.warns(SchemaWarning, match="column 'id' is left out: an identifier"):
+        assert Schema.infer(table).names == ("b",)
+
+
+def test_save__missing_codes_stand_once(tmp_path):
+    schema = Schema(
+        (Variable("a", ("x",), missing=("?",)), Variable("b", ("x", "other"), other="other")),
+        missing=("?",),
+    )
+    schema.save(tmp_path / "s.json", draft={"bins": 8})
+    data = json.loads((tmp_path / "s.json").read_text())
+    assert data["missing"] == ["?"]
+    assert "missing" not in data["variables"][0]
+    found = Schema.load(tmp_path / "s.json")
+    assert (found, found.missing, found.digest) == (schema, ("?",), schema.digest)
+    data["missing"] = ["?", "-"]
+    assert Schema.from_json(data)["a"].missing == ("?", "-")
+    assert Schema.from_json(data)["b"].missing == schema["b"].missing
+    with pytest.raises(SchemaError, match="missing is 3, not a list of texts"):
+        Schema.from_json(data | {"missing": 3})
 
 
 def test_from_json__gives_back_what_to_json_wrote():

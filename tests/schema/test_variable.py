@@ -171,3 +171,23 @@ def test_numeric_values__ordinal_only():
     assert RATING.numeric_values().tolist() == [1, 2, 3, 4, 5]
     with pytest.raises(SchemaError, match="'colour' has no values"):
         COLOUR.numeric_values()
+
+
+def test_other__unknown_texts_belong_to_it():
+    variable = Variable("v", ("a", "5", "other"), missing=("", "?"), other="other")
+    column = pa.array(["a", "b", "?", None, "5", b"x".decode(), "other"])
+    assert variable.encode_column(column).tolist() == [0, 2, -1, -1, 1, 2, 2]
+    assert variable.encode_value(b"\xff") < -2
+    assert Variable.from_json(variable.to_json()) == variable
+    assert "other" not in Variable("v", ("a",)).to_json()
+
+
+def test_other__numbers_are_one_level_however_they_are_written():
+    variable = Variable("v", ("1", "5", "other"), other="other")
+    assert [variable.encode_value(value) for value in (5, "5.0", 7, "x")] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("edges", [None, (1.0,)])
+def test_other__must_be_a_level_and_no_bin(edges):
+    with pytest.raises(SchemaError, match="has other = 'rest', which must be one of its levels"):
+        Variable("v", ("a", "b"), edges=edges, other="rest")

@@ -8,6 +8,7 @@ from flows import etl
 from pmflib.counting.groups import count_some, load_groups
 from pmflib.errors import ConfigError, PmfError
 from pmflib.ranks import by_pairs, fit_runs, pair_search, stored_selection
+from pmflib.ranks.folds import fit_rank
 from pmflib.ranks.stored_selection import take_samples
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
@@ -156,7 +157,6 @@ def test_select__a_choice_that_was_killed_goes_on_from_its_fits(counted, workers
     assert len(list(work.glob("pairs-*.npz"))) == 9
     assert "by pairs: rank 2, pseudo-count 1; ranks 2" in heard
     made = []
-    fit_rank = pair_search.fit_rank
     monkeypatch.setattr(
         pair_search, "fit_rank", lambda item: (made.append(item[1].rank), fit_rank(item))[1]
     )

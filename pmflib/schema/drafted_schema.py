@@ -1,0 +1,254 @@
+"""A schema with what its draft decided and why: schema.json, and schema.md for people."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pmflib.errors import SchemaError
+from pmflib.json_files import read_json
+from pmflib.schema.inference import Proposal
+from pmflib.schema.schema import Schema
+from pmflib.schema.variable import Variable
+
+LEVELS_SHOWN = 8
+"""Levels of a variable that schema.md lists; of more, the first and the last."""
+CELL_LENGTH = 300
+"""Characters of a cell of schema.md, at most."""
+
+_HEAD = """# {title}
+
+{summary}
+
+Written by `pmf infer` and by every `pmf schema set`; edits belong into `{file}`, by that command or by hand.
+Not given in any column that has no codes of its own: {missing}.
+
+| column | role | levels or bins | missing codes | missing | why, and what to check |
+| --- | --- | --- | --- | --- | --- |
+"""
+_FOOT = """
+How to change a column:
+
+    pmf schema set {file} COLUMN --role nominal        # or ordinal, continuous, identifier
+    pmf schema set {file} COLUMN --missing 99 --missing '?'   # its missing codes; --missing none: it has none
+    pmf schema set {file} --missing '?'                # those of all columns that have no own codes
+    pmf schema set {file} COLUMN --levels low,mid,high # the levels in their order
+    pmf schema set {file} COLUMN --bins 5              # of a continuous column
+    pmf schema set {file} COLUMN --other 30            # the 30 most frequent levels, the rest as one; or none
+    pmf schema set {file} COLUMN --drop
+"""
+
+
+@dataclass(frozen=True)
+class ColumnDraft:
+    """What was decided of a column, and why.
+
+    Parameters
+    ----------
+    role
+        nominal, ordinal or continuous; identifier, left out or dropped where it is no variable.
+    why
+        Reason for the role.
+    note
+        What a person should check; empty where nothing is.
+    share_missing
+        Share of the values that are not given, in [0, 1]; None where that is not known.
+    codes
+        Evidence of each missing code that was proposed, by its text.
+    """
+
+    role: str
+    why: str = ""
+    note: str = ""
+    share_missing: float | None = None
+    codes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_proposal(cls, proposal: Proposal) -> ColumnDraft:
+        """Keep of a proposal what is no variable."""
+        codes = {each.text: f"{each.count} times: {each.evidence}" for each in proposal.codes}
+        return cls(
+            proposal.role, proposal.why, proposal.note, round(proposal.share_missing, 6), codes
+        )
+
+
+@dataclass(frozen=True)
+class DraftedSchema:
+    """A schema, and the draft that it came from.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    columns
+        What was decided of every column, in the order of the data.
+    notes
+        What a person should check.
+    source
+        Options of the source that was read, as plain JSON types; a relative path starts from the folder of the file.
+    bins, max_levels
+        As the draft had them.
+    """
+
+    schema: Schema
+    columns: Mapping[str, ColumnDraft]
+    notes: tuple[str, ...] = ()
+    source: Mapping[str, Any] | None = None
+    bins: int = 8
+    max_levels: int = 32
+
+    def save(self, path: Path) -> Path:
+        """Write the schema with its draft as JSON, and schema.md beside it, whose path is given back."""
+        draft = {
+            "source": None if self.source is None else dict(self.source),
+            "bins": self.bins,
+            "max_levels": self.max_levels,
+            "columns": {name: _to_json(column) for name, column in self.columns.items()},
+        }
+        self.schema.save(path, review=self.notes, draft=draft)
+        readable = path.with_suffix(".md")
+        readable.write_text(self.describe(path.name), "utf-8")
+        return readable
+
+    @classmethod
+    def load(cls, path: Path) -> DraftedSchema:
+        """Read a schema with its draft; one that was written by hand has none.
+
+        Raises
+        ------
+        SchemaError
+            If the file is no schema, or its draft does not read.
+        """
+        schema = Schema.load(path)
+        data = read_json(path)
+        draft = data.get("draft", {})
+        try:
+            columns = {name: ColumnDraft(**each) for name, each in draft.get("columns", {}).items()}
+            out = cls(
+                schema,
+                columns,
+                tuple(map(str, data.get("review", ()))),
+                draft.get("source"),
+                int(draft.get("bins", 8)),
+                int(draft.get("max_levels", 32)),
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise SchemaError(
+                f"{path}: its field draft does not read ({error}); take it out, or draft the schema again"
+            ) from None
+        if missing := {
+            name: ColumnDraft(schema[name].role) for name in schema.names if name not in columns
+        }:
+            out = replace(out, columns={**columns, **missing})
+        return out
+
+    def check_name(self, name: str) -> str:
+        """Check that there is a column of this name, and give it back.
+
+        Raises
+        ------
+        SchemaError
+            If there is none, with those that are named alike.
+        """
+        if name not in self.columns:
+            close = difflib.get_close_matches(name, list(self.columns), n=3, cutoff=0.5)
+            hint = f"did you mean {close}?" if close else f"there are {list(self.columns)[:12]}"
+            raise SchemaError(f"the schema has no column {name!r}; {hint}")
+        return name
+
+    def replace_column(
+        self, name: str, variable: Variable | None, column: ColumnDraft
+    ) -> DraftedSchema:
+        """Put another variable in place of a column's, or none; notes that are about the column alone go.
+
+        Raises
+        ------
+        SchemaError
+            If no variable would be left.
+        """
+        columns = {**self.columns, name: column}
+        made = {each.name: each for each in self.schema}
+        if variable is None:
+            made.pop(name, None)
+        else:
+            made[name] = variable
+        variables = tuple(made[each] for each in columns if each in made)
+        notes = tuple(note for note in self.notes if not note.startswith(f"{name}: "))
+        if column.note:
+            notes += (f"{name}: {column.note}",)
+        schema = Schema(variables, self.schema.left_out, self.schema.missing)
+        return replace(self, schema=schema, columns=columns, notes=notes)
+
+    def describe(self, file: str) -> str:
+        """Text of schema.md: a line for each column, and how to change it."""
+        n_out = sum(name not in self.schema for name in self.columns)
+        summary = (
+            f"{self.schema.n_variables} variables with {self.schema.n_levels} levels in all, of "
+            f"{len(self.columns)} columns; {n_out} are left out."
+        )
+        missing = _list_texts(self.schema.missing)
+        head = _HEAD.format(title=file, summary=summary, missing=missing, file=file)
+        return head + "".join(f"{line}\n" for line in self._list_lines()) + _FOOT.format(file=file)
+
+    def describe_column(self, name: str) -> str:
+        """Line of schema.md for a column."""
+        return next(self._list_lines([name]))
+
+    def _list_lines(self, names: Sequence[str] | None = None) -> Iterator[str]:
+        for name in self.columns if names is None else names:
+            column = self.columns[name]
+            variable = self.schema[name] if name in self.schema else None
+            share = "" if column.share_missing is None else f"{column.share_missing:.1%}"
+            role = variable.role if variable else column.role
+            why = column.note or column.why
+            codes = levels = ""
+            if variable is not None:
+                own = [text for text in variable.missing if text not in self.schema.missing]
+                found = [text for text in column.codes if text in variable.missing]
+                codes = "; ".join(
+                    f"{json.dumps(text, ensure_ascii=False)} ({column.codes[text]})"
+                    if text in column.codes
+                    else json.dumps(text, ensure_ascii=False)
+                    for text in dict.fromkeys([*own, *found])
+                )
+                levels = _describe_levels(variable)
+            cells = (name, role, levels, codes, share, why)
+            yield "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _to_json(column: ColumnDraft) -> dict[str, Any]:
+    given = {
+        "role": column.role,
+        "why": column.why,
+        "note": column.note,
+        "share_missing": column.share_missing,
+        "codes": dict(column.codes),
+    }
+    return {key: value for key, value in given.items() if value not in ("", None, {})}
+
+
+def _describe_levels(variable: Variable) -> str:
+    n, levels = variable.cardinality, list(variable.levels)
+    if n > LEVELS_SHOWN:
+        levels = [*levels[: LEVELS_SHOWN - 2], "...", levels[-1]]
+    what = "bins" if variable.edges is not None else "levels"
+    more = "" if variable.other is None else f"; unknown ones count as {variable.other!r}"
+    sign = " < " if variable.role == "ordinal" else ", "
+    return f"{n} {what}: {sign.join(levels)}{more}"
+
+
+def _list_texts(texts: tuple[str, ...]) -> str:
+    return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts) or "nothing"
+
+
+def _cell(text: str) -> str:
+    """Text of a cell: one line, no bar, no markup, nothing invisible."""
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    shown = shown if len(shown) <= CELL_LENGTH else f"{shown[:CELL_LENGTH]} ..."
+    for sign in "\\|`*<[":
+        shown = shown.replace(sign, f"\\{sign}")
+    return shown
