@@ -28,6 +28,8 @@ MESS_TOLERATED = 0.05
 ODD_TOLERATED = 0.05
 """The same for the share of the characters beyond ASCII that are rare in tables, or of another script than the ASCII
 letters of their word."""
+SURE_BELOW = 0.2
+"""Largest mess, and largest share of such characters, of a reading that is sure: charset-normalizer's own limit."""
 ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "No", "Po", "Ps", "Sk", "Sm", "So"})
 """Unicode categories of these characters: controls, raised digits, loose accents, signs; not letters or currencies."""
 NOT_ODD = frozenset("¿¡")
@@ -61,6 +63,11 @@ class EncodingGuess:
         read = f"texts read as {_list_words(self.words)}" if self.words else "all of it is ASCII"
         if self.sure:
             return f"encoding {self.encoding}: no other encoding reads it as well; {read}"
+        if not self.others:
+            return (
+                f"encoding {self.encoding} is a guess: none reads all of it well; {read}; set source.encoding "
+                "(pmf infer: --encoding)"
+            )
         others = "; ".join(f"in {name} {_list_words(words)}" for name, words in self.others[:2])
         return (
             f"encoding {self.encoding} is not sure: {read}, and {others}; if that is right, set source.encoding "
@@ -146,14 +153,15 @@ class _Sample:
         for match in matches:
             for name in (match.encoding, *match.could_be_from_charset):
                 readings[name] = (match.chaos, str(match))
+        if not readings:
+            words = _find_words(texts.decode(ENCODINGS[0], "replace"))
+            return EncodingGuess(ENCODINGS[0], False, words)
         return _choose(readings)
 
 
 def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
     """Choose among encodings by the mess that each makes, then by rare characters, then in their order."""
     known = [name for name in ENCODINGS if name in readings]
-    if not known:
-        return EncodingGuess("cp1252", False)
     least = min(readings[name][0] for name in known)
     known = [name for name in known if readings[name][0] <= least + MESS_TOLERATED]
     odd = {name: _measure_odd(readings[name][1]) for name in known}
@@ -165,7 +173,8 @@ def _choose(readings: dict[str, tuple[float, str]]) -> EncodingGuess:
         other = readings[name][1]
         if other not in {texts, *(readings[each][1] for each, _ in others)}:
             others.append((name, _find_different(texts, other)))
-    return EncodingGuess(known[0], not others, words, tuple(others))
+    is_clear = max(readings[known[0]][0], odd[known[0]]) <= SURE_BELOW
+    return EncodingGuess(known[0], is_clear and not others, words, tuple(others))
 
 
 def _measure_odd(text: str) -> float:

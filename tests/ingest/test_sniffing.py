@@ -130,6 +130,13 @@ def test_detect_encoding__says_when_it_is_not_sure(tmp_path):
     assert "cp1250" in guess.describe()
 
 
+def test_detect_encoding__of_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "x.csv").write_bytes(bytes([0x81, 0x8D, 0x8F, 0xA0, 0xFF, 0xFE, 0x80, 0x98]) * 30)
+    guess = detect_encoding(find_sources(str(tmp_path))[0])
+    assert not guess.sure
+    assert guess.describe()
+
+
 def test_detect_encoding__looks_at_a_bounded_part(tmp_path, monkeypatch):
     monkeypatch.setattr(encodings, "SCANNED_BYTES", 100)
     monkeypatch.setattr(encodings, "READ_BYTES", 50)
