@@ -100,7 +100,7 @@ def infer(
     from pmflib.ingest.sniffing import sniff_source
 
     chosen = _read_rank(rank)
-    targets = (output / "schema.json", output / "pipeline.toml")
+    targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
     if existing := [str(target) for target in targets if target.exists()]:
         raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
     absolute = path if "://" in path else str(Path(path).resolve())

@@ -15,9 +15,7 @@ from pmflib.errors import ConfigError, SchemaError
 from pmflib.schema.drafted_schema import DraftedSchema
 from pmflib.schema.level_census import LevelCensus
 
-schema = typer.Typer(
-    help="Look at a drafted schema, and change it.", add_completion=False, no_args_is_help=True
-)
+schema = typer.Typer(help="Look at a drafted schema, and change it.", add_completion=False)
 
 SchemaPath = Annotated[Path, typer.Argument(help="Schema, schema.json.")]
 ROLES = ("nominal", "ordinal", "continuous", "identifier")

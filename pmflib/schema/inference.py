@@ -12,7 +12,7 @@ from pmflib.schema.binning import cut_bins
 from pmflib.schema.column_roles import Numbers, find_identifier, find_nominal_numbers
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.level_order import natural_key, order_levels
-from pmflib.schema.missing_codes import CodeProposal
+from pmflib.schema.missing_codes import HIGH_CODES, CodeProposal
 from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
 
 ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
@@ -156,6 +156,15 @@ def propose_variable(
     return propose(*draft.propose_texts("names, as was wished" if all_numbers else ""))
 
 
+def _ask_for_code(values: Sequence[float]) -> str:
+    """Question whether the last of few numbers is a missing code, where it looks like one and stands apart."""
+    if len(values) < 4 or values[-1] not in HIGH_CODES:
+        return ""
+    if values[-1] - values[-2] <= 2 * (values[-2] - values[-3]):
+        return ""
+    return f"{values[-1]:g} stands apart from the others: a missing code? {CHANGE} --missing {values[-1]:g}"
+
+
 _Made = tuple[Variable | None, str, str, str]
 """Variable, role, note and reason."""
 
@@ -197,7 +206,7 @@ class _Draft:
         if few or len(by_number) == 1:
             values = tuple(sorted(by_number))
             levels = tuple(min(by_number[value], as_text(value), key=len) for value in values)
-            note = ONE_LEVEL if len(values) == 1 else ""
+            note = ONE_LEVEL if len(values) == 1 else _ask_for_code(values)
             variable = Variable(self.name, levels, values, missing=self.missing)
             return variable, "ordinal", note, f"{len(values)} distinct numbers"
         return self._propose_bins()

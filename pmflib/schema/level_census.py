@@ -55,6 +55,7 @@ class LevelCensus:
             raise SchemaError(
                 f"a column holds {column.type}; a value is a text, a number or a boolean"
             )
+        counts = self.counts
         seen = column.value_counts()
         for value, count in zip(
             seen.field("values").to_pylist(), seen.field("counts").to_pylist(), strict=True
@@ -65,8 +66,18 @@ class LevelCensus:
                 except UnicodeDecodeError:
                     self.undecodable += count
                     continue
-            absent = value is None or (isinstance(value, float) and math.isnan(value))
-            self.count("" if absent else as_text(value).strip(), count)
+            if type(value) is str:
+                text = value.strip()
+            else:
+                absent = value is None or (isinstance(value, float) and math.isnan(value))
+                text = "" if absent else as_text(value).strip()
+            if text in counts:
+                # the common case of a column with few levels
+                counts[text] += count
+            elif len(counts) < MAX_TRACKED:
+                counts[text] = count
+            else:
+                self.count(text, count)
 
     def count(self, text: str, count: int, most: int | None = None) -> None:
         """Count one text, unless ``most`` others (``MAX_TRACKED`` unless given) are counted already."""

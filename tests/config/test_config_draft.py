@@ -16,6 +16,14 @@ def test_draft_config__notes_that_hold_line_ends(tmp_path):
     assert "# review: a b: odd\n# review: c d\n" in text
 
 
+def test_draft_config__target(tmp_path):
+    source = make_source({"path": "a.csv", "layout": "wide"})
+    for target in ('a "b"', "c\\d", "e\x7f\tf", "größe"):
+        (tmp_path / "p.toml").write_text(draft_config(source, rank=5, target=target), "utf-8")
+        assert load_config(tmp_path / "p.toml").em.target == target
+    assert "[em]" not in draft_config(source, rank=5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

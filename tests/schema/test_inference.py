@@ -178,6 +178,12 @@ def test_propose_variable__ages_and_counts_are_numbers():
     assert propose([n % 5 + n % 7 for n in range(3000)])[0].role == "ordinal"
 
 
+def test_propose_variable__number_apart_may_be_a_missing_code():
+    assert "9 stands apart from the others: a missing code?" in propose([1, 2, 3, 4, 5, 9])[1]
+    assert propose([1, 2, 3, 5, 7, 9])[1] == ""
+    assert propose([1, 2, 3, 4, 5, 11])[1] == ""
+
+
 def test_propose_variable__few_rows_for_each_number_are_binned():
     values = [n % 20 for n in range(100)]
     assert propose(values, bins=4)[0].cardinality == 4
