@@ -13,7 +13,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
-from pmflib.errors import PmfError, UnreachableError
+from pmflib.errors import ConfigError, PmfError, SchemaError, UnreachableError
 from pmflib.running import clients
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
@@ -66,8 +66,22 @@ def open_store(config: PipelineConfig) -> Store:
 
 
 def load_schema(config: PipelineConfig) -> Schema:
-    """Schema of a pipeline."""
-    return Schema.load(config.resolve(config.schema_.file))
+    """Schema of a pipeline: the first thing that a run reads, so that it is checked against the configuration here.
+
+    Raises
+    ------
+    ConfigError
+        If the variable that the model is to predict is not in the schema.
+    """
+    schema = Schema.load(config.resolve(config.schema_.file))
+    if config.em.target is not None:
+        try:
+            schema.position(config.em.target)
+        except SchemaError as error:
+            raise ConfigError(
+                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for a model of all variables alike"
+            ) from None
+    return schema
 
 
 @contextmanager
