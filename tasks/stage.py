@@ -79,7 +79,7 @@ def load_schema(config: PipelineConfig) -> Schema:
             schema.position(config.em.target)
         except SchemaError as error:
             raise ConfigError(
-                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for a model of all variables alike"
+                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for all variables alike"
             ) from None
     return schema
 
