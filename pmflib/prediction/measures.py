@@ -1,6 +1,4 @@
-"""Measures of predicted PMFs against the truth, each with what every row adds to it: standard errors of it and of its
-differences.
-"""
+"""Measures of predicted PMFs against the truth, with standard errors: by what every row adds to them."""
 
 from __future__ import annotations
 

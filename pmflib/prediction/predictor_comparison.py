@@ -37,7 +37,7 @@ def compare_predictions(
     truth
         int64 of shape (n_rows,): its codes, at least one.
     predictions
-        PMFs by name, float64 of shape (n_rows, cardinality): that of the model, `MODEL`, and at least the majority class's.
+        PMFs by name, float64 of shape (n_rows, cardinality): that of the model, `MODEL`, and of others.
 
     Returns
     -------

@@ -9,12 +9,12 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.fitting.naive_bayes import read_naive_bayes
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import mix_states
 from pmflib.model.stored_evaluation import make_key
 from pmflib.prediction.logistic_regression import MAX_ROWS, find_obstacle, fit_logistic_regression
-from pmflib.prediction.naive_bayes import read_naive_bayes
 from pmflib.prediction.predictor_comparison import (
     LOGISTIC,
     MAJORITY,

@@ -3,8 +3,8 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 import pmflib as pmf
-from pmflib.prediction import naive_bayes
-from pmflib.prediction.naive_bayes import read_naive_bayes
+from pmflib.fitting import naive_bayes
+from pmflib.fitting.naive_bayes import read_naive_bayes
 
 SIZES = (3, 2, 4)
 
