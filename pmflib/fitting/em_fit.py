@@ -202,7 +202,7 @@ class EMFit:
     ) -> tuple[TargetSamples, Parameters]:
         assert self.target is not None
         offsets = self.schema.offsets
-        samples = TargetSamples(training, self.target, starts.singles, offsets)
+        samples = TargetSamples(training, self.target, starts.singles, offsets, self.passes.on_pass)
         return samples, starts.make_classes(self.target)
 
     def _report_target(self, recipe: Recipe, run: TargetRun) -> FitResult:
