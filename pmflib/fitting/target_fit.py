@@ -16,8 +16,12 @@ from pmflib.selection.comparison import compare
 from pmflib.selection.pseudo_count_grids import FIT_TARGET
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-SHARES = (0.0, 0.9, 1.0)
-"""Shares of the other variables' log-likelihood that are compared: all variables alike, mostly the target, it alone."""
+SHARES = (0.0, 0.9, 0.99)
+"""Shares of the other variables' log-likelihood that are taken off: none, most, nearly all. With all of it nothing
+says what the other variables' distributions are, and the target is hardly predicted better."""
+
+SPOILT = "fitted for its target: answers to other variables are predicted less well than by a model without one"
+"""Note on a model for which other variables counted for less."""
 
 TARGET_WORK = 20_000_000
 """Observed cells times rank up to which a fit is made for its target: a minute or two for all candidates."""
@@ -185,7 +189,7 @@ def find_target_recipe(
         (("classes", 1),),
         float(settings[chosen]["pseudo_count"]),
         passes=run.n_steps,
-        notes=(compared.reason,),
+        notes=(compared.reason, *([SPOILT] if settings[chosen]["share"] else [])),
         score=scores[chosen],
         comparisons=(compared,),
         share=float(settings[chosen]["share"]),

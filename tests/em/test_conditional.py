@@ -70,6 +70,6 @@ def test_raise_conditional__rises_stays_a_model_and_stops_when_told(codes):
     assert (np.diff(values) > 0).all()
     assert values[0] > objective.evaluate(start)[0]
     assert values[-1] == pytest.approx(objective.evaluate(models[-1])[0])
-    JointPMF(*models[-1], SCHEMA)
+    JointPMF(models[-1][0], models[-1][1], SCHEMA)
     assert raise_conditional(objective, start, 500, lambda *_: True)
     assert not raise_conditional(objective, start, 0, lambda *_: True)
