@@ -13,7 +13,8 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
-from pmflib.errors import ConfigError, PmfError, SchemaError, UnreachableError
+from pmflib.config.target_check import check_target
+from pmflib.errors import PmfError, UnreachableError
 from pmflib.running import clients
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
@@ -66,22 +67,8 @@ def open_store(config: PipelineConfig) -> Store:
 
 
 def load_schema(config: PipelineConfig) -> Schema:
-    """Schema of a pipeline: the first thing that a run reads, so that it is checked against the configuration here.
-
-    Raises
-    ------
-    ConfigError
-        If the variable that the model is to predict is not in the schema.
-    """
-    schema = Schema.load(config.resolve(config.schema_.file))
-    if config.em.target is not None:
-        try:
-            schema.position(config.em.target)
-        except SchemaError as error:
-            raise ConfigError(
-                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for all variables alike"
-            ) from None
-    return schema
+    """Schema of a pipeline, which has its target: the first thing that a run reads."""
+    return check_target(config, Schema.load(config.resolve(config.schema_.file)))
 
 
 @contextmanager

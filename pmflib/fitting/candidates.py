@@ -44,7 +44,7 @@ class Recipe:
     comparisons
         What was compared, with all scores.
     share
-        Of a fit for a target, share of the other variables' log-likelihood that is taken off; None is a fit by EM.
+        Share of the other variables' log-likelihood that a fit for a target takes off; None is a fit by EM.
     """
 
     starts: tuple[tuple[str, int], ...]

@@ -16,7 +16,7 @@ OTHER_LEVELS = 0.01
 def start_classes(
     counts: PairCounts, target: int, rank: int, rng: np.random.Generator
 ) -> Parameters:
-    """Start at naive Bayes, the state of every level divided into several, which noise tells apart.
+    """Start at naive Bayes, the state of every level divided into several, which noise distinguishes.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ MAX_WORK = 50_000_000
 """Rows times variables times levels of the target, at most: some seconds of work."""
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Inverse strengths of the regularisation that are compared on other rows."""
+"""Penalties that are compared on other rows, as scikit-learn has them: C, the larger the less it is regularised."""
 
 DEFAULT_PENALTY = 1.0
 """The one that is taken where there are no other rows."""
@@ -44,7 +44,7 @@ class LogisticRegression:
     target
         Place of the target.
     penalty
-        Inverse strength of the regularisation that was chosen.
+        The one of `PENALTIES` that was chosen.
     """
 
     fitted: Any

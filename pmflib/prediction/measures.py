@@ -104,7 +104,7 @@ def list_bins(pmf: FloatArray, truth: IntArray) -> list[dict[str, float]]:
     for place in np.unique(places).tolist():
         here = places == place
         n, hits = int(here.sum()), int(correct[here].sum())
-        smooth = (hits + 1) / (n + 2)
+        drawn_in = (hits + 1) / (n + 2)
         found.append(
             {
                 "from": place / N_BINS,
@@ -112,7 +112,7 @@ def list_bins(pmf: FloatArray, truth: IntArray) -> list[dict[str, float]]:
                 "rows": n,
                 "probability": float(confidence[here].mean()),
                 "accuracy": hits / n,
-                "accuracy_error": math.sqrt(smooth * (1 - smooth) / (n + 2)),
+                "accuracy_error": math.sqrt(drawn_in * (1 - drawn_in) / (n + 2)),
             }
         )
     return found

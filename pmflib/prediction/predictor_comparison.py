@@ -85,7 +85,7 @@ def _judge(
         return f"predicts {target!r}: one row cannot say whether better than {name}"
     measured = f"{less:+.3f} +- {error:.3f} nats"
     if abs(less) <= SURE * error:
-        return f"predicts {target!r} no better and no worse than {name}, as far as these rows tell: {measured}"
+        return f"predicts {target!r} no better and no worse than {name}, as far as these rows can say: {measured}"
     measured = f"{abs(less):.3f} +- {error:.3f} nats"
     if less > 0:
         return f"predicts {target!r} better than {name} by {measured}"
