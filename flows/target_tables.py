@@ -9,16 +9,17 @@ from rich.console import Group
 from rich.text import Text
 
 from flows.fact_tables import make_table
+from pmflib.prediction.predictor_comparison import PREDICTORS
 
 CONFUSED_SHOWN = 12
 """Levels of a target up to which the confusion matrix is shown; JSON has it of more."""
 
 WORDS = {
     "accuracy": "accuracy",
-    "log_loss": "log-loss, nats",
-    "auc": "area under the curve, mean over levels",
+    "log_loss": "log-loss (nats)",
+    "auc": "area under the curve",
     "brier": "Brier score",
-    "calibration_error": "expected calibration error",
+    "calibration_error": "calibration error",
 }
 """Words for the measures, in the order shown."""
 
@@ -29,19 +30,19 @@ def make_target_tables(report: Mapping[str, Any]) -> list[Group | Text]:
     shown: list[Group | Text] = []
     if rows:
         title = f"{target} predicted from the other answers of held-out samples ({rows:,})"
-        names = list(report["scores"])
+        names = [name for name in PREDICTORS if name in report["scores"]]
         lines = [
             (word, *(_format(report["scores"][name][key]) for name in names))
             for key, word in WORDS.items()
         ]
         shown.append(make_table(title, ("measure", *names), lines))
-        differences = report["differences"]
+        others, differences = names[1:], report["differences"]
         lines = [
-            (word, *(_format(each[key], signed=True) for each in differences.values()))
+            (word, *(_format(differences[name][key], signed=True) for name in others))
             for key, word in WORDS.items()
         ]
         title = f"{target}: the model's measures less those of others, on the same samples"
-        shown.append(make_table(title, ("measure", *differences), lines))
+        shown.append(make_table(title, ("measure", *others), lines))
         shown += _make_confusion_table(report)
         columns = ("probability from", "to", "samples", "mean probability", "true in")
         lines = [
@@ -78,5 +79,5 @@ def _format(measure: Mapping[str, float | None], *, signed: bool = False) -> str
     value, error = measure["value"], measure["error"]
     if value is None:
         return "-"
-    text = f"{value:+.4f}" if signed else f"{value:.4f}"
-    return text if error is None else f"{text} +- {error:.4f}"
+    text = f"{value:+.3f}" if signed else f"{value:.3f}"
+    return text if error is None else f"{text} +- {error:.3f}"

@@ -10,13 +10,10 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.prediction.measures import Measure, count_confusion, list_bins, measure_all
 from pmflib.schema import Variable
 
-MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC = (
-    "model",
-    "majority class",
-    "naive Bayes",
-    "logistic regression",
-)
-"""Names of the predictions."""
+PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression")
+"""Names of the predictions, in the order in which they are shown."""
+
+MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC = PREDICTORS
 
 SURE = 2.0
 """Standard errors from which a difference is spoken of as one."""

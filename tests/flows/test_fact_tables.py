@@ -80,7 +80,7 @@ def test_make_target_tables__scores_differences_confusion_calibration_and_verdic
         console.print(table)
     text = file.getvalue()
     assert "[class] predicted from the other answers of held-out samples (80)" in text
-    assert "log-loss, nats" in text
+    assert "log-loss (nats)" in text
     assert "true level by row" in text
     assert "mean probability" in text
     assert "logistic regression was left out: too many" in text
