@@ -120,6 +120,11 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
         return
     for table in make_facts_tables(facts):
         out.print(table)
+    if target := facts["scores"].get("target"):
+        from flows.target_tables import make_target_tables
+
+        for table in make_target_tables(target):
+            out.print(table)
     out.print()
     out.print(f"Run {facts['run']}: {facts['reason']}")
     out.print(f"Live model {facts['live_model'][:12]}:")

@@ -20,7 +20,8 @@ from pmflib.store.run_records import find_run_of, list_records
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 1
+# 2: models for a target are compared by it
+VERSION = 2
 
 
 @stage(name="compare")
@@ -48,8 +49,11 @@ def compare(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         better, worse = (JointPMF.load(store.locate(each) / "model") for each in (new, live))
         blocks = list_dataset_blocks(store, dataset, config.fold_split.test)
+        target = config.em.target
+        place = None if target is None else better.schema.position(target)
+        hidden = config.evaluate.hide, config.seed, place
         with open_workers(config, address) as (client, _):
-            found = compare_stored(client, blocks, better, worse, config.evaluate.hide, config.seed)
+            found = compare_stored(client, blocks, better, worse, *hidden)
         gain = found.to_json()
         (folder / "gain.json").write_text(json.dumps(gain, indent=1), "utf-8")
         return gain
@@ -62,6 +66,7 @@ def compare(
             "test": list(config.fold_split.test),
             "hide": config.evaluate.hide,
             "seed": config.seed,
+            "target": config.em.target,
         },
         version=VERSION,
         write=write,

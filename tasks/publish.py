@@ -82,7 +82,8 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         decision = pass_gate(config, dataset, new, live, address)
         facts["gate"] |= decision.numbers
         if decision.is_comparable:
-            scores = evaluate.fn(config, dataset, counts, live, address)
+            # what a target is compared with would be fitted once more, to the same rows
+            scores = evaluate.fn(config, dataset, counts, live, address, judge_target=False)
             facts["live_scores"] = _summary(store, scores)
         reason = decision.reason
         if not decision.promoted:

@@ -13,6 +13,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 
 from pmflib.config import PipelineConfig
+from pmflib.config.target_check import check_target
 from pmflib.errors import PmfError, UnreachableError
 from pmflib.running import clients
 from pmflib.schema import Schema
@@ -66,8 +67,8 @@ def open_store(config: PipelineConfig) -> Store:
 
 
 def load_schema(config: PipelineConfig) -> Schema:
-    """Schema of a pipeline."""
-    return Schema.load(config.resolve(config.schema_.file))
+    """Schema of a pipeline, which has its target: the first thing that a run reads."""
+    return check_target(config, Schema.load(config.resolve(config.schema_.file)))
 
 
 @contextmanager

@@ -241,8 +241,8 @@ class EMConfig(_Section):
     patience: Annotated[int, Field(ge=1, lt=2**31)] = 10
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
     target: str | None = None
-    """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others; by
-    default by that of all variables."""
+    """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others, small
+    fits raise that, and the report says how well it is predicted; by default all variables are alike."""
     accelerate: bool = False
     """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
 

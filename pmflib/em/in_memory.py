@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import numpy as np
 
@@ -56,6 +57,13 @@ class SamplesInMemory:
             whole.take(rows) for rows in np.array_split(np.arange(whole.n_rows), n_blocks)
         ]
         self._pool = ThreadPoolExecutor(count_processors())
+
+    def hide(self, variable: int) -> SamplesInMemory:
+        """Return the same samples with one variable missing."""
+        hidden = copy(self)
+        hidden._blocks = [block.hide(variable, self._offsets) for block in self._blocks]
+        hidden.n_observed = sum(block.n_observed for block in hidden._blocks)
+        return hidden
 
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one."""

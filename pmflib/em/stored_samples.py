@@ -17,6 +17,7 @@ from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
+from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import (
     EMStatistics,
@@ -150,6 +151,13 @@ class StoredSamples:
     def with_target(self, target: int | None) -> StoredSamples:
         """Samples of the same blocks that judge by another variable, or, for None, by all."""
         return replace(self, target=target)
+
+    def load(self, rank: int) -> SamplesInMemory:
+        """Read all samples; ``rank`` is as for `SamplesInMemory`, which judge by the same target."""
+        offsets = self.schema.offsets
+        parts = [np.empty((0, self.schema.n_variables), self.schema.code_dtype)]
+        parts += [block.to_codes(offsets) for block in read_blocks(self.blocks)]
+        return SamplesInMemory(np.concatenate(parts), offsets, rank, self.target)
 
     def count_pairs(self) -> PairCounts:
         """Count the co-occurrences of levels, by the folds of the dataset, in their order.

@@ -43,6 +43,8 @@ class Recipe:
         Held-out log-likelihood of the model that it led to, nats per sample; None where nothing was held out.
     comparisons
         What was compared, with all scores.
+    share
+        Share of the other variables' log-likelihood that a fit for a target takes off; None is a fit by EM.
     """
 
     starts: tuple[tuple[str, int], ...]
@@ -52,6 +54,7 @@ class Recipe:
     notes: tuple[str, ...] = ()
     score: float | None = None
     comparisons: tuple[Comparison, ...] = ()
+    share: float | None = None
 
     @property
     def n_models(self) -> int:

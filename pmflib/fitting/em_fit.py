@@ -25,6 +25,13 @@ from pmflib.fitting.candidates import Options, Recipe, is_plenty
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import fit_options, follow_recipe
 from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
+from pmflib.fitting.target_fit import (
+    TARGET_CELLS,
+    TARGET_WORK,
+    TargetRun,
+    TargetSamples,
+    find_target_recipe,
+)
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -122,6 +129,14 @@ class EMFit:
     ) -> FitResult:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
         fit = self.sized_for(training)
+        if fit._is_for_target(training):
+            cells = training.n_rows * self.schema.n_variables
+            held_out = fit.open_held_out(validation)
+            if isinstance(held_out, StoredSamples) and cells <= TARGET_CELLS:
+                held_out = held_out.load(self.rank)
+            if held_out is not None and cells <= TARGET_CELLS:
+                starts = fit.make_starts(counts)
+                return fit.choose(training.load(self.rank), held_out, starts)[1]
         if fit.options.small:
             # a pass over little is done here in less time than a message to a worker takes
             training = training.with_client(None)
@@ -141,6 +156,11 @@ class EMFit:
         recipe, held_out = self._try_on_fold(codes)
         starts = self.make_starts(count_pairs(codes, self.schema))
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        if recipe.share is not None:
+            steps = recipe.passes or 0
+            samples, start = self._open_for_target(training, starts)
+            run = samples.run(start, recipe.share, recipe.pseudo_count, steps)
+            return self._report_target(recipe, replace(run, held_out=held_out))
         model, state = follow_recipe(recipe, self._make_runs(training, None, starts), starts)
         result = self._report(recipe, model, state, starts)
         return replace(result, held_out=held_out) if held_out else result
@@ -149,13 +169,62 @@ class EMFit:
         self, training: Samples, held_out: Samples | None, starts: Starts
     ) -> tuple[Recipe, FitResult]:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
+        if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
+            if self._is_for_target(training):
+                samples, start = self._open_for_target(training, starts)
+                grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
+                recipe, run = find_target_recipe(samples, start, held_out, grid, max_passes)
+                recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
+                return recipe, self._report_target(recipe, run)
         runs = self._make_runs(training, held_out, starts)
         recipe, model, state = fit_options(runs, starts, self.options)
         if held_out is not None and self.target is not None:
-            name = self.schema.names[self.target]
-            note = f"held out: log-likelihood of {name!r} given the other variables"
-            recipe = replace(recipe, notes=(note, *recipe.notes))
+            recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
         return recipe, self._report(recipe, model, state, starts)
+
+    def _name_judge(self) -> str:
+        assert self.target is not None
+        name = self.schema.names[self.target]
+        return f"held out: log-likelihood of {name!r} given the other variables"
+
+    def _is_for_target(self, training: Samples) -> bool:
+        """Whether states are dealt to the levels of a target: nothing else is wished for, and there is the time."""
+        return (
+            self.target is not None
+            and len(self.options.start_methods) > 1
+            and self.options.members == 1
+            and self.rank >= self.schema[self.target].cardinality
+            and training.n_observed * self.rank <= TARGET_WORK
+        )
+
+    def _open_for_target(
+        self, training: SamplesInMemory, starts: Starts
+    ) -> tuple[TargetSamples, Parameters]:
+        assert self.target is not None
+        offsets = self.schema.offsets
+        samples = TargetSamples(training, self.target, starts.singles, offsets, self.passes.on_pass)
+        return samples, starts.make_classes(self.target)
+
+    def _report_target(self, recipe: Recipe, run: TargetRun) -> FitResult:
+        """Result of a fit for a target."""
+        assert recipe.share is not None
+        origin: dict[str, object] = {
+            "method": "classes+conditional",
+            "passes": run.n_steps,
+            "pseudo_count": recipe.pseudo_count,
+            "conditional_share": recipe.share,
+        }
+        return FitResult(
+            JointPMF(*run.model, self.schema, origin),
+            run.losses,
+            run.held_out,
+            run.n_steps,
+            # held-out samples have stopped it, or would have
+            True,
+            str(origin["method"]),
+            recipe.notes,
+            comparisons=recipe.comparisons,
+        )
 
     def _try_on_fold(self, codes: IntArray) -> tuple[Recipe, tuple[float, ...]]:
         """Recipe for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
@@ -166,7 +235,8 @@ class EMFit:
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
             return replace(settled, notes=(note,)), ()
-        if is_plenty(n_observed, self.schema.n_levels, self.rank):
+        is_for_target = self._is_for_target(SamplesInMemory(codes, self.schema.offsets, self.rank))
+        if not is_for_target and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
         is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0

@@ -91,7 +91,10 @@ def fit_em(
         Whether to extrapolate from every two passes (SQUAREM): pays where EM is to converge.
     target
         Variable, by name or place, that the model is to predict: held-out samples judge by its log-likelihood given
-        their other variables, in place of that of all. None is a model of all variables alike.
+        their other variables, in place of that of all. None is a model of all variables alike. A small fit with start
+        "auto", one member, and a rank of at least the target's cardinality has states of the target's levels, and
+        raises that log-likelihood on the training samples as well; held-out samples choose how much the other
+        variables count, the pseudo-count, of `pmflib.selection.pseudo_count_grids.FIT_TARGET`, and the steps.
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint

@@ -224,6 +224,8 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
         return "the live model is not in the store any more, or damaged"
     if model.schema.digest != schema.digest:
         return "the schema has changed"
+    if "conditional_share" in model.origin:
+        return "the live model is fitted to its target, which EM would undo"
     if not model.origin.get("pseudo_count"):
         return "without pseudo-counts EM never leaves a zero of the live model"
     return ""

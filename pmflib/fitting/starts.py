@@ -12,6 +12,7 @@ import numpy as np
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
+from pmflib.fitting.class_start import start_classes
 from pmflib.fitting.from_pairs import fit
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
@@ -82,6 +83,11 @@ class Starts:
     def __call__(self, method: str, number: int) -> list[Parameters]:
         """Return the first starts of a method; a method without randomness gives equal ones."""
         return [self._find(method, k) for k in range(number)]
+
+    def make_classes(self, target: int) -> Parameters:
+        """Return the start for a target, as `start_classes` makes it."""
+        rng = np.random.default_rng([self._seed, 0])
+        return start_classes(self._load_counts(), target, self._rank, rng)
 
     def name_methods(self, methods: Iterable[str]) -> str:
         """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""

@@ -171,7 +171,7 @@ def score_hidden(
         sums[place, 0] = rows.size
         own = baseline[model.schema.rows_of(place)]
         guesses = (
-            _mix_states(posteriors[rows], model.factor(place)),
+            mix_states(posteriors[rows], model.factor(place)),
             np.broadcast_to(own, (rows.size, own.size)),
         )
         for pmf, column in zip(guesses, (1, 3), strict=True):
@@ -187,7 +187,7 @@ def score_hidden(
     return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes))
 
 
-def _mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
+def mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
     """Product of posteriors (n_rows, rank) and a factor, transposed: (n_rows, cardinality).
 
     State by state, for in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on the

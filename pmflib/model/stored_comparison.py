@@ -68,6 +68,7 @@ def compare_stored(
     worse: JointPMF,
     share: float,
     seed: int,
+    target: int | None = None,
 ) -> PairedGain:
     """Hide the observed cells of stored samples in rounds, and predict them from the others by two models.
 
@@ -85,6 +86,8 @@ def compare_stored(
         Share of the observed cells to hide at a time, in (0, 1).
     seed
         Integer in [0, 2**64): which cells are hidden together.
+    target
+        Place of the only variable that is hidden, in all samples at once; None hides all in turn.
 
     Returns
     -------
@@ -95,7 +98,7 @@ def compare_stored(
         n_rounds = count_rounds(share)
         n_observed = sum(block.n_observed for block in blocks)
         n_judged = min(n_rounds, math.ceil(ENOUGH_CELLS * n_rounds / max(n_observed, 1)))
-        shared = better, worse, n_rounds, n_judged, seed
+        shared = better, worse, n_rounds, n_judged, seed, target
         sums = run_blocks(client, compare_group, groups, merge_sums, *shared)
     gain, error = estimate_gain_per_cell(sums)
     return PairedGain(gain, error, int(sums[1]), int(sums[0]))
@@ -108,12 +111,17 @@ def compare_group(
     n_rounds: int,
     n_judged: int,
     seed: int,
+    target: int | None = None,
 ) -> FloatArray:
     """Sums of a group, as `compare_hidden` gives them for a block."""
     parts = []
     for reference, block in zip(group, read_blocks(group), strict=True):
         codes = block.to_codes(better.schema.offsets)
-        rounds = deal_rounds(codes, reference.rows, n_rounds, make_key(reference, seed))
+        if target is None:
+            rounds = deal_rounds(codes, reference.rows, n_rounds, make_key(reference, seed))
+        else:
+            rounds = np.full(codes.shape, -1)
+            rounds[codes[:, target] >= 0, target] = 0
         parts.append(compare_hidden(codes, rounds, n_judged, better, worse))
     return merge_sums(parts)
 

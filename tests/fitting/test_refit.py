@@ -173,3 +173,19 @@ def test_digest_fit_options__the_budget_of_the_rank_counts_where_it_is_chosen(tm
 
     assert digest("auto", False) != digest("auto", True)
     assert digest(3, False) == digest(3, True)
+
+
+def test_plan_refit__a_model_fitted_to_its_target_is_fitted_from_scratch(lived):
+    store, config, schema, (record,) = lived
+
+    def write(folder, work):
+        origin = {"pseudo_count": 0.3, "conditional_share": 0.9}
+        prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
+        JointPMF(prior, factors, schema, origin).save(folder / "model")
+        return {}
+
+    options = {"for": "a target"}
+    model = store.build("model", inputs={}, options=options, version=1, write=write).reference
+    record = replace(record, stages=record.stages | {"model": model}, live=model)
+    reason = plan((store, config, schema, [record])).reason
+    assert reason.startswith("fresh: the live model is fitted to its target")

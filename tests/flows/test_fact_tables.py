@@ -1,9 +1,13 @@
 import io
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from flows import fact_tables
+from flows.target_tables import make_target_tables
+from pmflib.prediction.predictor_comparison import MAJORITY, MODEL, compare_predictions
+from pmflib.schema import Variable
 from pmflib.selection.comparison import compare
 
 
@@ -62,3 +66,22 @@ def test_make_facts_tables__why_the_rank_was_chosen():
     assert "[random]" in file.getvalue()
     assert "pseudo-count 0.3: [best]" in file.getvalue()
     assert "rank 2 is above [1]" in file.getvalue()
+
+
+def test_make_target_tables__scores_differences_confusion_calibration_and_verdict():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 80)
+    pmf = rng.dirichlet([1, 1], 80)
+    variable = Variable("[class]", ("no", "yes"))
+    report = compare_predictions(variable, truth, {MODEL: pmf, MAJORITY: np.full((80, 2), 0.5)})
+    file = io.StringIO()
+    console = Console(file=file, width=200)
+    for table in make_target_tables(report | {"left_out": {"logistic regression": "too many"}}):
+        console.print(table)
+    text = file.getvalue()
+    assert "[class] predicted from the other answers of held-out samples (80)" in text
+    assert "log-loss (nats)" in text
+    assert "true level by row" in text
+    assert "mean probability" in text
+    assert "logistic regression was left out: too many" in text
+    assert "The model predicts '[class]'" in text

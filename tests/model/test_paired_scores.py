@@ -8,6 +8,7 @@ from pmflib.model.paired_scores import compare_hidden, count_rounds, deal_rounds
 from pmflib.model.stored_comparison import PairedGain, compare_group, compare_stored
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain_per_cell
+from pmflib.store.sample_blocks import read_block
 from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
 from tests.stored_samples import write_partition
 
@@ -111,6 +112,18 @@ def test_compare_stored__of_very_many_cells_the_first_rounds_are_enough(blocks, 
     some = compare_stored(None, blocks, NEW, LIVE, 0.2, 3)
     sums = compare_group(blocks, NEW, LIVE, 5, 2, 3)
     assert (some.cells, some.gain) == (sums[1], sums[2] / sums[1])
+
+
+def test_compare_stored__a_target_alone_is_hidden_and_predicted_from_all_others(blocks):
+    found = compare_stored(None, blocks, NEW, LIVE, 0.2, 3, 1)
+    offsets = NEW.schema.offsets
+    codes = np.concatenate([read_block(block).to_codes(offsets) for block in blocks])
+    codes = codes[codes[:, 1] >= 0]
+    rows, truth = np.arange(len(codes)), codes[:, 1]
+    gains = np.log(NEW.predict_proba(codes, 1)[rows, truth])
+    gains -= np.log(LIVE.predict_proba(codes, 1)[rows, truth])
+    assert found.cells == found.samples == len(codes)
+    assert found.gain == pytest.approx(gains.mean())
 
 
 def test_compare_stored__no_samples(blocks):

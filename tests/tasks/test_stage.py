@@ -1,7 +1,9 @@
 import pytest
 
-from pmflib.errors import SchemaError
+from pmflib.errors import ConfigError, SchemaError
+from tasks.ingest import ingest
 from tasks.stage import is_worth_a_retry
+from tests.pipelines import make_schema
 
 
 class Ended:
@@ -31,3 +33,10 @@ class LostScheduler(Exception):
 )
 def test_is_worth_a_retry__only_what_may_pass(error, expected):
     assert is_worth_a_retry(None, None, Ended(error)) is expected
+
+
+def test_load_schema__a_target_that_is_no_variable_is_found_before_a_file_is_read(pipeline):
+    # there is no source at all: nothing has looked for it
+    config = pipeline(make_schema(2, 3), {"path": "absent.csv"}, em={"target": "v11"})
+    with pytest.raises(ConfigError, match=r"em\.target = 'v11': .*did you mean \['v1'.*correct it"):
+        ingest.fn(config)

@@ -94,3 +94,15 @@ def test_evaluate__few_samples(pipeline, tmp_path, workers):
     stages = run_to_model(config, workers)
     reference = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
     assert summary_of(config, reference)["rows"] <= 2
+
+
+def test_evaluate__with_a_target_says_how_well_it_is_predicted(fitted, workers):
+    config, stages = fitted
+    aimed = config.model_copy(update={"em": config.em.model_copy(update={"target": "v2"})})
+    arguments = (stages["dataset"], stages["counts"], stages["model"], workers)
+    found = summary_of(config, evaluate.fn(aimed, *arguments))["target"]
+    codes, _ = gather(config, stages, [3])
+    assert found["rows"] == np.count_nonzero(codes[:, 2] >= 0)
+    assert set(found["differences"]) == {"majority class", "naive Bayes", "logistic regression"}
+    assert found["verdict"][0].startswith("predicts 'v2' better than majority class")
+    assert "target" not in summary_of(config, evaluate.fn(aimed, *arguments, judge_target=False))

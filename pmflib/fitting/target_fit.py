@@ -1,0 +1,197 @@
+"""A fit for one variable: what it is predicted best by on held-out samples, among joint PMFs with states per level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.em.conditional import ConditionalObjective, raise_conditional
+from pmflib.em.in_memory import SamplesInMemory
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.fitting.candidates import Recipe
+from pmflib.selection.comparison import compare
+from pmflib.selection.pseudo_count_grids import FIT_TARGET
+from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+
+SHARES = (0.0, 0.9, 0.99)
+"""Shares of the other variables' log-likelihood that are taken off: none, most, nearly all. With all of it nothing
+says what the other variables' distributions are, and the target is hardly predicted better."""
+
+SPOILT = "fitted for its target: answers to other variables are predicted less well than by a model without one"
+"""Note on a model for which other variables counted for less."""
+
+TARGET_WORK = 20_000_000
+"""Observed cells times rank up to which a fit is made for its target: a minute or two for all candidates."""
+
+TARGET_CELLS = 100_000_000
+"""Samples times variables up to which stored samples are loaded for that."""
+
+TOLERATED = 0.5
+"""Standard errors within which a candidate is as good as the best: of these, the largest pseudo-count is taken. On few
+held-out samples the best of fifteen is chance; a whole standard error gave more away, on the tables that this was tuned
+on (`python -m benchmarks.models.targets`)."""
+
+MAX_STEPS = 100
+"""Steps of a candidate, at most; held-out samples stop most of them after twenty."""
+
+LOOK_EVERY = 5
+"""Steps from one look at the held-out samples to the next."""
+
+PATIENCE = 4
+"""Looks without a rise before a candidate is stopped."""
+
+OWN_PSEUDO_COUNT = 0.1
+"""Pseudo-counts of the target's levels in each state, in all: a state belongs to a level."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetRun:
+    """One candidate, run.
+
+    Parameters
+    ----------
+    model
+        Prior and factors: where held-out samples were predicted best, or at the end.
+    n_steps
+        Steps to it.
+    converged
+        Whether the objective has converged.
+    losses
+        Minus the objective after each step, nats per sample.
+    held_out
+        Log-likelihood per held-out sample at the start and at each look, nats; empty where nothing was held out.
+    """
+
+    model: Parameters
+    n_steps: int
+    converged: bool
+    losses: tuple[float, ...]
+    held_out: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSamples:
+    """Training samples for a target.
+
+    Parameters
+    ----------
+    training
+        The samples.
+    target
+        Place of the target.
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    offsets
+        int64 of shape (n_variables + 1,).
+    on_pass
+        Called with the name of a candidate and its state at each look: progress.
+    """
+
+    training: SamplesInMemory
+    target: int
+    singles: FloatArray
+    offsets: IntArray
+    on_pass: Callable[[str, EMState], None] | None = None
+
+    def run(
+        self,
+        start: Parameters,
+        share: float,
+        pseudo_count: float,
+        max_steps: int,
+        held_out: SamplesInMemory | None = None,
+    ) -> TargetRun:
+        """Raise the likelihood of the target from a start, until it is best on held-out samples or to the last step."""
+        shape = PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count)
+        own = slice(self.offsets[self.target], self.offsets[self.target + 1])
+        level_counts = shape.levels.copy()
+        level_counts[own] = OWN_PSEUDO_COUNT * self.singles[own]
+        others = self.training.hide(self.target)
+        objective = ConditionalObjective(
+            self.training, others, self.offsets, share, level_counts, shape.state
+        )
+        losses: list[float] = []
+        scores = [] if held_out is None else [held_out.score([start])]
+        best = TargetRun(start, 0, False, ())
+        last = start
+
+        def follow(n_steps: int, model: Parameters, value: float) -> bool:
+            nonlocal best, last
+            last = model
+            losses.append(-value)
+            if held_out is None or n_steps % LOOK_EVERY:
+                return True
+            if self.on_pass is not None:
+                name = f"target-{share:g}-{pseudo_count:g}"
+                self.on_pass(name, EMState(*model, tuple(losses), held_out=tuple(scores)))
+            scores.append(held_out.score([model]))
+            if scores[-1] > max(scores[:-1]):
+                best = replace(best, model=model, n_steps=n_steps)
+            return best.n_steps > n_steps - PATIENCE * LOOK_EVERY
+
+        converged = raise_conditional(objective, start, max_steps, follow)
+        if held_out is None:
+            best = TargetRun(last, len(losses), converged, ())
+        return replace(best, converged=converged, losses=tuple(losses), held_out=tuple(scores))
+
+
+def find_target_recipe(
+    samples: TargetSamples,
+    start: Parameters,
+    held_out: SamplesInMemory,
+    pseudo_counts: Sequence[float],
+    max_passes: int,
+) -> tuple[Recipe, TargetRun]:
+    """Compare shares and pseudo-counts on held-out samples.
+
+    Parameters
+    ----------
+    samples
+        Training samples.
+    start
+        Prior and factors that all candidates start from.
+    held_out
+        What judges, by the target.
+    pseudo_counts
+        Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
+    max_passes
+        Limit of the steps, with `MAX_STEPS`.
+
+    Returns
+    -------
+    The recipe, and the run that it led to.
+    """
+    grid = pseudo_counts if len(pseudo_counts) == 1 else FIT_TARGET
+    max_steps = min(max_passes, MAX_STEPS)
+    settings, runs = [], []
+    for share in SHARES:
+        for pseudo_count in grid:
+            settings.append({"share": share, "pseudo_count": pseudo_count})
+            runs.append(samples.run(start, share, pseudo_count, max_steps, held_out))
+    scores = [max(run.held_out) for run in runs]
+    best = int(np.argmax(scores))
+    gaps = [held_out.compare(runs[best].model, run.model) for run in runs]
+    as_good = [
+        place
+        for place, (gap, error) in enumerate(gaps)
+        if place == best or gap <= TOLERATED * error
+    ]
+    chosen = max(as_good, key=lambda place: (settings[place]["pseudo_count"], scores[place]))
+    # the gaps are those to the best, which is what they are asked for
+    compared = compare(
+        "sample", settings, scores, subtract=lambda _, other: gaps[other], chosen=chosen
+    )
+    run = runs[chosen]
+    recipe = Recipe(
+        (("classes", 1),),
+        float(settings[chosen]["pseudo_count"]),
+        passes=run.n_steps,
+        notes=(compared.reason, *([SPOILT] if settings[chosen]["share"] else [])),
+        score=scores[chosen],
+        comparisons=(compared,),
+        share=float(settings[chosen]["share"]),
+    )
+    return recipe, run

@@ -1,0 +1,170 @@
+"""Measures of predicted PMFs against the truth, with standard errors: by what every row adds to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.level_blocks import FLOOR
+
+N_BINS = 10
+"""Bins of the probability of the most probable level, of equal width: what calibration is looked at in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """A measure of some predictions.
+
+    Parameters
+    ----------
+    value
+        The measure; NaN where the rows do not define it.
+    influences
+        float64 of shape (n_rows,), of mean 0: by how much each row moves the measure, times the number of rows.
+    """
+
+    value: float
+    influences: FloatArray
+
+    @property
+    def error(self) -> float:
+        """Standard error over rows; NaN of fewer than two."""
+        return _take_error(self.influences)
+
+    def less(self, other: Measure) -> tuple[float, float]:
+        """Difference of the same measure of two predictions of the same rows, and its standard error."""
+        return self.value - other.value, _take_error(self.influences - other.influences)
+
+
+def measure_all(pmf: FloatArray, truth: IntArray) -> dict[str, Measure]:
+    """Measure predictions.
+
+    Parameters
+    ----------
+    pmf
+        float64 of shape (n_rows, cardinality), at least one row; rows sum to 1.
+    truth
+        int64 of shape (n_rows,), in [0, cardinality).
+
+    Returns
+    -------
+    accuracy
+        Share of rows whose most probable level, the first of equals, is the true one.
+    log_loss
+        Mean of minus the log-probability of the true level, nats.
+    auc
+        Area under the receiver operating characteristic of each level against the others; the mean over levels that
+        some rows hold and others do not.
+    brier
+        Mean over rows of the sum over levels of squared differences from the truth, in [0, 2].
+    calibration_error
+        Expected calibration error: mean over rows of the absolute difference, by bin, of the probability of the most
+        probable level and of how often it is true.
+
+    References
+    ----------
+    DeLong, DeLong, Clarke-Pearson (1988) for the errors of areas; Guo et al. (2017), "On calibration of modern neural
+    networks", for the calibration error, whose influences are those with the signs of its bins held fast.
+    """
+    n_rows = len(truth)
+    rows = np.arange(n_rows)
+    correct = (pmf.argmax(axis=1) == truth).astype(np.float64)
+    chances = pmf[rows, truth]
+    # the square of a difference, expanded: no second table of the size of the first
+    brier = (pmf**2).sum(axis=1) - 2 * chances + 1
+    return {
+        "accuracy": _average(correct),
+        "log_loss": _average(-np.log(np.maximum(chances, FLOOR))),
+        "auc": _measure_area(pmf, truth),
+        "brier": _average(brier),
+        "calibration_error": _measure_calibration(pmf, correct),
+    }
+
+
+def count_confusion(pmf: FloatArray, truth: IntArray) -> IntArray:
+    """Confusion matrix: int64 of shape (cardinality, cardinality), rows by true level, columns by predicted one."""
+    n = pmf.shape[1]
+    return np.bincount(truth * n + pmf.argmax(axis=1), minlength=n * n).reshape(n, n)
+
+
+def list_bins(pmf: FloatArray, truth: IntArray) -> list[dict[str, float]]:
+    """Calibration, bin by bin of the probability of the most probable level; empty bins are left out.
+
+    Returns
+    -------
+    Edges (from, to), number of rows, mean probability, share of rows where that level is true (accuracy), and the
+    standard error of that share, with a pseudo-row each for true and false.
+    """
+    confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
+    places = _find_bins(confidence)
+    found = []
+    for place in np.unique(places).tolist():
+        here = places == place
+        n, hits = int(here.sum()), int(correct[here].sum())
+        drawn_in = (hits + 1) / (n + 2)
+        found.append(
+            {
+                "from": place / N_BINS,
+                "to": (place + 1) / N_BINS,
+                "rows": n,
+                "probability": float(confidence[here].mean()),
+                "accuracy": hits / n,
+                "accuracy_error": math.sqrt(drawn_in * (1 - drawn_in) / (n + 2)),
+            }
+        )
+    return found
+
+
+def _take_error(influences: FloatArray) -> float:
+    n = influences.size
+    return float(influences.std()) / math.sqrt(n - 1) if n > 1 else math.nan
+
+
+def _average(values: FloatArray) -> Measure:
+    mean = float(values.mean())
+    return Measure(mean, values - mean)
+
+
+def _find_bins(confidence: FloatArray) -> IntArray:
+    return np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
+
+
+def _measure_calibration(pmf: FloatArray, correct: FloatArray) -> Measure:
+    confidence = pmf.max(axis=1)
+    places = _find_bins(confidence)
+    surplus = confidence - correct
+    signs = np.sign(np.bincount(places, surplus, N_BINS))
+    return _average(signs[places] * surplus)
+
+
+def _measure_area(pmf: FloatArray, truth: IntArray) -> Measure:
+    n_rows = len(truth)
+    areas, influences = [], np.zeros(n_rows)
+    for level in range(pmf.shape[1]):
+        is_level = truth == level
+        n_own = int(is_level.sum())
+        if not 0 < n_own < n_rows:
+            continue
+        scores = pmf[:, level]
+        own, others = np.sort(scores[is_level]), np.sort(scores[~is_level])
+        # for each row the share of the rows on the other side that it is in the right order with, ties half
+        below = _rank_among(others, scores[is_level])
+        above = 1 - _rank_among(own, scores[~is_level])
+        area = float(below.mean())
+        areas.append(area)
+        influences[is_level] += (below - area) * (n_rows / n_own)
+        influences[~is_level] += (above - area) * (n_rows / (n_rows - n_own))
+    if not areas:
+        return Measure(math.nan, np.full(n_rows, math.nan))
+    return Measure(sum(areas) / len(areas), influences / len(areas))
+
+
+def _rank_among(sorted_values: FloatArray, values: FloatArray) -> FloatArray:
+    """Share of sorted values that each value is above, ties counted half."""
+    left = np.searchsorted(sorted_values, values, side="left")
+    right = np.searchsorted(sorted_values, values, side="right")
+    share: FloatArray = (left + right) / (2 * sorted_values.size)
+    return share
