@@ -19,6 +19,7 @@ def draft_config(
     rank: int | Literal["auto"],
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
+    on_duplicate: str = "last",
     seed: int = 0,
     quick: bool = False,
 ) -> str:
@@ -34,6 +35,8 @@ def draft_config(
         What the reviewer should check, as comments.
     crowd
         How labels are found, where that is what the pipeline is for.
+    on_duplicate
+        As in `SchemaConfig`.
     seed
         Seed of the pipeline.
     quick
@@ -57,6 +60,7 @@ def draft_config(
             "",
             "[schema]",
             'file = "schema.json"',
+            *([] if on_duplicate == "last" else [f'on_duplicate = "{on_duplicate}"']),
             'on_unknown_level = "quarantine"  # or "missing", "error"',
             "",
             "[store]",
