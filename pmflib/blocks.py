@@ -72,6 +72,11 @@ class DenseBlock:
         codes[:, variable] = -1
         return DenseBlock(codes, self.weights)
 
+    def cut(self, start: int, stop: int) -> DenseBlock:
+        """Return the samples of the rows from one on and before another, which are not copied."""
+        weights = None if self.weights is None else self.weights[start:stop]
+        return DenseBlock(self.codes[start:stop], weights)
+
     def take(self, rows: IntArray) -> DenseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
         return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])
@@ -134,6 +139,12 @@ class SparseBlock:
         kept = (self.indices < offsets[variable]) | (self.indices >= offsets[variable + 1])
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return SparseBlock(before[self.indptr], self.indices[kept], self.weights)
+
+    def cut(self, start: int, stop: int) -> SparseBlock:
+        """Return the samples of the rows from one on and before another; level indices are not copied."""
+        ends = self.indptr[start : stop + 1]
+        weights = None if self.weights is None else self.weights[start:stop]
+        return SparseBlock(ends - ends[0], self.indices[ends[0] : ends[-1]], weights)
 
     def take(self, rows: IntArray) -> SparseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""

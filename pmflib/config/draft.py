@@ -20,6 +20,7 @@ def draft_config(
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
     target: str | None = None,
+    on_duplicate: str = "last",
     seed: int = 0,
     quick: bool = False,
 ) -> str:
@@ -37,6 +38,8 @@ def draft_config(
         How labels are found, where that is what the pipeline is for.
     target
         Variable that the model is to predict.
+    on_duplicate
+        As in `SchemaConfig`.
     seed
         Seed of the pipeline.
     quick
@@ -60,6 +63,7 @@ def draft_config(
             "",
             "[schema]",
             'file = "schema.json"',
+            *([] if on_duplicate == "last" else [f'on_duplicate = "{on_duplicate}"']),
             'on_unknown_level = "quarantine"  # or "missing", "error"',
             "",
             "[store]",

@@ -19,10 +19,14 @@ import pyarrow as pa
 from pmflib.arrays import IntArray
 from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
+from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.inference import propose_variable
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.missing_codes import propose_codes
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
+
+SHOWN = 6
+"""Variables that the short form of a schema names."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,12 @@ class Schema:
             raise SchemaError(
                 f"left_out names {_abridged(both)}, which are variables; take them out of one of the two"
             )
+
+    def __repr__(self) -> str:
+        """First variables with their number of levels; the whole is in `to_json`."""
+        shown = [f"{each.name!r} ({each.cardinality})" for each in self.variables[:SHOWN]]
+        more = ", ..." if len(self.variables) > SHOWN else ""
+        return f"Schema({self.n_variables} variables, {self.n_levels} levels: {', '.join(shown)}{more})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -294,6 +304,24 @@ class Schema:
         SchemaError
             If shape, dtype or range is wrong.
         """
+        self.check_shape(codes)
+        lows, highs = find_extremes(codes) if len(codes) else (MISSING, MISSING)
+        if np.any(lows < MISSING) or np.any(highs >= self.cardinalities):
+            outside = (codes < MISSING) | (codes >= self.cardinalities)
+            row, column = map(int, np.argwhere(outside)[0])
+            raise SchemaError(
+                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
+            )
+        return np.ascontiguousarray(codes, self.code_dtype)
+
+    def check_shape(self, codes: np.ndarray[Any, Any]) -> None:
+        """Check the shape and dtype of an array of codes, and leave their range.
+
+        Raises
+        ------
+        SchemaError
+            If shape or dtype is wrong.
+        """
         if codes.ndim != 2 or codes.shape[1] != self.n_variables:
             raise SchemaError(
                 f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables})"
@@ -302,13 +330,6 @@ class Schema:
             raise SchemaError(
                 f"codes has dtype {codes.dtype}; codes are integers, -1 where missing"
             )
-        outside = (codes < MISSING) | (codes >= self.cardinalities)
-        if outside.any():
-            row, column = map(int, np.argwhere(outside)[0])
-            raise SchemaError(
-                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
-            )
-        return np.ascontiguousarray(codes, self.code_dtype)
 
     def decode(self, codes: IntArray) -> pa.Table:
         """Labels of codes: an Arrow table of texts, null where missing; the inverse of `encode`."""
