@@ -6,17 +6,17 @@ import shutil
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.commands.infer import relate
-from flows.console import AsJson, orchestrated, out, print_json, show_quarantine
-from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
-from pmflib.config.draft import draft_config
+from flows.console import AsJson, load_pipeline, out, print_json, progress_shown, show_quarantine
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
-from pmflib.store.file_digests import check_artefact
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
 
 OPTIONS = {
     "source.path": "PATH",
@@ -109,12 +109,12 @@ def crowd(
     given = {field: value for field, value in given.items() if value is not None}
     file = output / "pipeline.toml"
     if file.exists():
-        _check_agreement(load_config(file), file, given)
+        _check_agreement(load_pipeline(file), file, given)
     else:
         _draft(file, given)
-    with orchestrated(load_config(file), as_json):
-        from flows.crowd import crowd_flow
+    from flows.crowd import crowd_flow
 
+    with progress_shown(as_json):
         facts = crowd_flow(str(file))
     _hand_over(Path(facts["path"]), output)
     if as_json:
@@ -128,6 +128,9 @@ def crowd(
 
 def _draft(file: Path, given: Mapping[str, Any]) -> None:
     """Write a configuration for the options given."""
+    from pmflib.config import make_crowd, make_source
+    from pmflib.config.draft import draft_config
+
     if "source.path" not in given:
         raise ConfigError(
             f"no PATH is given, and there is no {str(file)!r} that names one; say where the labels are"
@@ -172,6 +175,8 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 def _hand_over(found: Path, output: Path) -> None:
     """Copy labels and workers from the store to the folder that was named."""
+    from pmflib.store.file_digests import check_artefact
+
     check_artefact(found)
     shutil.rmtree(output / "labels", ignore_errors=True)
     shutil.copytree(found / "labels", output / "labels")

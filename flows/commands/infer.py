@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flows.console import AsJson, out, print_json
-from pmflib.config import SourceConfig, make_source
-from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
-from pmflib.schema.variable import DEFAULT_MISSING
+
+if TYPE_CHECKING:
+    from pmflib.config import SourceConfig
 
 NOTES_SHOWN = 20
 """Notes for the reviewer that are printed, at most; the configuration holds all."""
@@ -67,7 +67,10 @@ def infer(
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
     answer of a sample to a variable.
     """
+    from pmflib.config import make_source
+    from pmflib.config.draft import draft_config
     from pmflib.ingest import draft_schema, find_sources, number_columns
+    from pmflib.schema.variable import DEFAULT_MISSING
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.console import AsJson, ConfigPath, orchestrated, out, print_json
-from pmflib.config import PipelineConfig, load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 from pmflib.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
 
 
 def score(
@@ -26,14 +28,14 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model, or answer questions about them; Parquet."""
-    checked = load_config(config)
+    checked = load_pipeline(config)
     if questions and (data or target):
         raise ConfigError(
             "--questions goes without --data and --target: questions are about samples of the last run"
         )
-    with orchestrated(checked, as_json):
-        from flows.score import score_flow
+    from flows.score import score_flow
 
+    with progress_shown(as_json):
         reference = score_flow(
             str(config),
             data=_absolute(data),
@@ -66,7 +68,7 @@ def query(
     """Compute the distribution of some variables under the live model, given levels of others."""
     from pmflib.model.query import answer, parse_question
 
-    found = answer(_load_live(load_config(config)), parse_question(question))
+    found = answer(_load_live(load_pipeline(config)), parse_question(question))
     if as_json:
         print_json(found)
         return
