@@ -12,6 +12,7 @@ from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_r
 from tasks.answer import answer
 from tasks.ingest import ingest
 from tasks.score import score
+from tasks.small_runs import is_small
 from tasks.stage import open_store
 
 
@@ -47,7 +48,7 @@ def score_flow(
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
     dataset = _choose_samples(store, last, find_run_of(store, checked.name, live))
-    with follow_run(checked), share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
         if data:

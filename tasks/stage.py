@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, UnreachableError
 from pmflib.running import clients
+from pmflib.running.memory_limits import find_memory_limit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from tasks.prefect_artifacts import show_entry
@@ -117,19 +118,25 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 @contextmanager
 def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[clients.Client, int]]:
-    """Connect to workers, at an address or the run's, which start when needed; yields client and bytes to plan with."""
+    """Connect to workers, at an address or the run's, which start when needed; yields client and bytes to plan with.
+
+    The client is None where a small run works in this thread alone.
+    """
     with ExitStack() as stack:
         address = address or stack.enter_context(clients.use_workers(config.cluster))
         yield (
             stack.enter_context(clients.open_client(address)),
-            config.cluster.memory_limit or clients.find_memory_limit(),
+            config.cluster.memory_limit or find_memory_limit(),
         )
 
 
 @contextmanager
 def open_workers_late(config: PipelineConfig, address: str) -> Iterator[clients.Client]:
-    """Give a client that does what `open_workers` does when it is first used."""
+    """Give a client that does what `open_workers` does when it is first used; None where a small run works alone."""
     with ExitStack() as stack:
+        if not address and clients.is_alone():
+            yield None
+            return
         yield clients.LateClient(lambda: stack.enter_context(open_workers(config, address))[0])
 
 
