@@ -239,15 +239,23 @@ class JointPMF:
                 f"the marginal of {len(places)} variables has {cells} cells, above {MAX_MARGINAL_CELLS}; "
                 "name fewer variables, or use log_prob or sample"
             )
-        row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)
-        for place, code in evidence.items():
-            row[0, place] = code
         # two halves, so that no table of cells x rank is formed
         half = len(places) // 2
-        left = self._spread(self.posterior(row), places[:half])
+        left = self._spread(self._weigh_states(evidence), places[:half])
         right = self._spread(np.ones((1, self.rank)), places[half:])
         joint: FloatArray = left @ right.T
         return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
+
+    def _weigh_states(self, evidence: Mapping[int, int]) -> FloatArray:
+        """Posterior of the latent state given codes of some variables, (1, rank): loading a kernel would take longer."""
+        if not evidence:
+            return self.prior[None, :]
+        log_prior, log_factors = take_logs(self.prior, self.factors)
+        rows = [int(self.schema.offsets[place]) + code for place, code in evidence.items()]
+        logs = log_prior + log_factors[rows].sum(axis=0)
+        weights = np.exp(logs - logs.max())
+        posterior: FloatArray = (weights / weights.sum())[None, :]
+        return posterior
 
     def _spread(self, table: FloatArray, places: Sequence[int]) -> FloatArray:
         """Products of some variables' factors, a row per combination of their levels, times the table's row."""
