@@ -247,7 +247,7 @@ class JointPMF:
         return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
 
     def _weigh_states(self, evidence: Mapping[int, int]) -> FloatArray:
-        """Posterior of the latent state given codes of some variables, (1, rank): loading a kernel would take longer."""
+        """Posterior of the latent state given some codes, (1, rank): loading a kernel would take longer."""
         if not evidence:
             return self.prior[None, :]
         log_prior, log_factors = take_logs(self.prior, self.factors)

@@ -1,18 +1,8 @@
 import pytest
 
 from pmflib.errors import SchemaError
-from tasks.stage import is_worth_a_retry
-
-
-class Ended:
-    """A state of a task run that ended with an error, or without."""
-
-    def __init__(self, error=None):
-        self._error = error
-
-    def result(self):
-        if self._error is not None:
-            raise self._error
+from tasks.stage import stage
+from tasks.stage_runs import is_worth_a_retry
 
 
 class LostScheduler(Exception):
@@ -26,8 +16,24 @@ class LostScheduler(Exception):
         (OSError("disk"), True),
         (LostScheduler(), True),
         (KeyError("ours"), False),
-        (None, False),
     ],
 )
 def test_is_worth_a_retry__only_what_may_pass(error, expected):
-    assert is_worth_a_retry(None, None, Ended(error)) is expected
+    assert is_worth_a_retry(error) is expected
+
+
+@pytest.mark.parametrize(("error", "n_runs"), [(OSError("disk"), 3), (SchemaError("fix it"), 1)])
+def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
+    waits = []
+    monkeypatch.setattr("tasks.stage_runs.time.sleep", waits.append)
+    calls = []
+
+    @stage(name="one")
+    def one(config):
+        calls.append(config)
+        raise error
+
+    with pytest.raises(type(error)):
+        one("config")
+    assert calls == ["config"] * n_runs
+    assert waits == [2, 10][: n_runs - 1]
