@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -67,6 +67,20 @@ for verb in (
 ):
     app.command()(verb)
 
+
+@app.callback()
+def show_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; anywhere in the command."),
+    ] = False,
+) -> None:
+    """Name the options that `main` takes from the command before anything else is read."""
+
+
 # typer does not export the base of all errors of usage
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -86,6 +100,11 @@ def main() -> None:
     """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
     words = sys.argv[1:] or ["--help"]
     debug = "--debug" in words
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"pmf {version('pmflib')}")
+        return
     if debug:
         words.remove("--debug")
     else:

@@ -3,8 +3,8 @@
     python -m benchmarks.pipeline.small_jobs
 
 prints a Markdown table of user and system seconds of each command with all processes that it starts, the least of some
-repeats: a machine that others use makes a command slower, never faster. Every pipeline is run once before, on data of its
-own, so that compiled kernels are on disk.
+repeats: a machine that others use makes a command slower, never faster. Every command is run once before,
+so that compiled kernels are on disk.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,7 @@ from pmflib.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig
+    from pmflib.store.artefacts import Reference, Store
 
 
 def score(
@@ -66,9 +68,21 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Compute the distribution of some variables under the live model, given levels of others."""
+    from pmflib.counting.unseen_conditions import find_unseen_conditions
+    from pmflib.model import JointPMF
     from pmflib.model.query import answer, parse_question
 
-    found = answer(_load_live(load_pipeline(config)), parse_question(question))
+    asked, checked = parse_question(question), load_pipeline(config)
+    store, live = _find_live(checked)
+    model = JointPMF.load(store.locate(live) / "model")
+    found = answer(model, asked)
+    if unseen := find_unseen_conditions(store, checked.name, live, model, asked):
+        found["unseen"] = unseen
+        warnings.warn(
+            f"no row of the data has {unseen}: this answer is what the model makes of rows like it",
+            RuntimeWarning,
+            stacklevel=1,
+        )
     if as_json:
         print_json(found)
         return
@@ -81,8 +95,7 @@ def query(
         out.print(f"expected value: {found['expected']:.4g}")
 
 
-def _load_live(config: PipelineConfig) -> Any:
-    from pmflib.model import JointPMF
+def _find_live(config: PipelineConfig) -> tuple[Store, Reference]:
     from pmflib.store.run_records import find_live
     from tasks.stage import open_store
 
@@ -90,4 +103,4 @@ def _load_live(config: PipelineConfig) -> Any:
     live = find_live(store, config.name)
     if live is None:
         raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
-    return JointPMF.load(store.locate(live) / "model")
+    return store, live

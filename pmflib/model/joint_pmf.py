@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -228,7 +229,7 @@ class JointPMF:
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         places = [self.schema.position(variable) for variable in variables]
-        evidence = self._encode_evidence(given or {})
+        evidence = self.encode_levels(given or {})
         if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
             raise SchemaError(
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
@@ -263,17 +264,31 @@ class JointPMF:
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
         return table
 
-    def _encode_evidence(
+    def encode_levels(
         self, given: Mapping[str | int, str] | Mapping[str | int, int]
     ) -> dict[int, int]:
+        """Codes of levels of some variables, by place.
+
+        Parameters
+        ----------
+        given
+            Level of each variable: a label, or a code.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown.
+        """
         evidence = {}
         for name, level in given.items():
             variable = self.schema[name]
             whole = isinstance(level, int | np.integer)
             code = int(level) if whole else variable.encode_value(level)
             if not 0 <= code < variable.cardinality:
+                close = difflib.get_close_matches(str(level), variable.levels, n=3)
+                hint = f"did you mean {close}? The" if close else "its"
                 raise SchemaError(
-                    f"variable {variable.name!r} has no level {level!r}; levels are {variable.levels[:12]}"
+                    f"variable {variable.name!r} has no level {level!r}; {hint} levels are {variable.levels[:12]}"
                 )
             evidence[self.schema.position(name)] = code
         return evidence
