@@ -18,7 +18,12 @@ from tasks.stage import open_store
 
 @pipeline_flow(name="score")
 def score_flow(
-    config: str, data: str = "", questions: str = "", targets: tuple[str, ...] = ()
+    config: str,
+    data: str = "",
+    questions: str = "",
+    targets: tuple[str, ...] = (),
+    probabilities: bool = False,
+    keep: tuple[str, ...] = (),
 ) -> Reference:
     """Score samples, or answer questions, with the live model.
 
@@ -32,6 +37,10 @@ def score_flow(
         A file of questions about the samples of the last run; instead of scoring samples.
     targets
         Variables to predict.
+    probabilities
+        Whether the probability of every level of a target is wanted.
+    keep
+        Variables that are passed through.
 
     Returns
     -------
@@ -54,7 +63,7 @@ def score_flow(
         if data:
             source = checked.source.model_copy(update={"path": data})
             dataset = ingest(checked.model_copy(update={"source": source}), address)
-        return score(checked, dataset, live, targets, address)
+        return score(checked, dataset, live, targets, address, probabilities, keep)
 
 
 def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:

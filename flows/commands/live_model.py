@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,14 +28,30 @@ def score(
     target: Annotated[
         list[str] | None, typer.Option(help="Variable to predict; may be repeated.")
     ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also of every level of a target.")
+    ] = False,
+    keep: Annotated[
+        str | None, typer.Option(help="Variables that are passed through: a,b,c.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="One file of all predictions, .csv or .parquet.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score samples with the live model, or answer questions about them; Parquet."""
+    """Score samples with the live model, or answer questions about them; Parquet, and CSV by --output."""
+    from pmflib.model.prediction_files import check_suffix, write_predictions
+
     checked = load_pipeline(config)
-    if questions and (data or target):
+    if questions and (data or target or probabilities or keep or output):
         raise ConfigError(
-            "--questions goes without --data and --target: questions are about samples of the last run"
+            "--questions goes without --data, --target, --probabilities, --keep and --output: questions are about "
+            "samples of the last run"
         )
+    if probabilities and not target:
+        raise ConfigError("--probabilities are those of a target; name one by --target")
+    if output is not None:
+        check_suffix(output)
     from flows.score import score_flow
 
     with progress_shown(as_json):
@@ -43,6 +60,8 @@ def score(
             data=_absolute(data),
             questions=_absolute(questions),
             targets=tuple(target or ()),
+            probabilities=probabilities,
+            keep=tuple(keep.split(",")) if keep else (),
         )
     from tasks.stage import open_store
 
@@ -50,11 +69,43 @@ def score(
     entry = store.find(reference.identity)
     summary = {} if entry is None else entry.summary
     answer = {"path": str(store.locate(reference)), "digest": reference.digest, **summary}
+    measures = answer.get("measures", {})
+    if output is not None:
+        write_predictions(store.locate(reference), output)
+        answer["output"] = str(output)
     if as_json:
         print_json(answer)
-    else:
-        for key, value in answer.items():
+        return
+    for key, value in answer.items():
+        if key != "measures":
             out.print(f"{key}: {value}")
+    for name, found in measures.items():
+        out.print(describe_measures(name, found, is_new=data is not None))
+
+
+def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) -> str:
+    """Say how good the predictions of a target are where the truth is in the data.
+
+    Examples
+    --------
+    >>> describe_measures("car", {"judged": 0, "truth_missing": 9}, is_new=True)
+    'car: no true level is in the data: 9 samples are not judged'
+    """
+    n_judged, n_missing = int(found["judged"]), int(found["truth_missing"])
+    if not n_judged:
+        return f"{target}: no true level is in the data: {n_missing:,} samples are not judged"
+    said = [
+        f"accuracy {found['accuracy']:.4f} ± {found['accuracy_error']:.4f}",
+        f"log-loss {found['log_loss']:.4f}"
+        + (f" ± {found['log_loss_error']:.4f}" if "log_loss_error" in found else "")
+        + " nats",
+        f"on {n_judged:,} samples",
+    ]
+    if n_missing:
+        said.append(f"{n_missing:,} without a true level left out")
+    if not is_new:
+        said.append("which the model may have been fitted to: --data names new ones")
+    return f"{target}: {', '.join(said)}"
 
 
 def _absolute(path: str | None) -> str:

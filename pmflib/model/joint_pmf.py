@@ -286,9 +286,9 @@ class JointPMF:
             code = int(level) if whole else variable.encode_value(level)
             if not 0 <= code < variable.cardinality:
                 close = difflib.get_close_matches(str(level), variable.levels, n=3)
-                hint = f"did you mean {close}? The" if close else "its"
+                hint = f"did you mean {close}? Its levels" if close else "levels"
                 raise SchemaError(
-                    f"variable {variable.name!r} has no level {level!r}; {hint} levels are {variable.levels[:12]}"
+                    f"variable {variable.name!r} has no level {level!r}; {hint} are {variable.levels[:12]}"
                 )
             evidence[self.schema.position(name)] = code
         return evidence

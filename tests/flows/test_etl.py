@@ -1,6 +1,7 @@
 """One pipeline on real data: what the flow, its record and the commands say of it."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -160,3 +161,41 @@ def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
     assert "variable 'v7' is no column of the file" in err
     assert "did you mean ['v" in err
     assert "Traceback" not in err
+
+
+def test_query__conditions_that_no_row_meets(ran, monkeypatch, capsys):
+    config, _ = ran
+    rows = [line.split(",") for line in VOTES.read_text().splitlines()]
+    seen = {(row[1], row[4], party) for row in rows for party in [row[0]]}
+    assert call(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
+    out, err = capsys.readouterr()
+    assert any(each[:2] == ("1", "1") for each in seen)
+    assert "unseen" not in json.loads(out)
+    assert err == ""
+    refused = call(monkeypatch, "query", config, "party given v01=1 and v01=0")
+    assert refused == 2
+    assert "'v01' is given as '1' and as '0'" in capsys.readouterr().err
+
+
+def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsys, tmp_path):
+    import pyarrow.csv
+
+    config, _ = ran
+    words = ["--target", "party", "--probabilities", "--keep", "v03,party"]
+    path = tmp_path / "out" / "scores.csv"
+    assert call(monkeypatch, "score", config, *words, "--output", path) == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r"^party: accuracy 0\.\d+ ± 0\.\d+, log-loss .* on 435 samples, which", out, re.M
+    )
+    table = pyarrow.csv.read_csv(path)
+    assert table["row"].to_pylist() == list(range(1, 436))
+    truth = [int(line.split(",")[0]) for line in VOTES.read_text().splitlines()]
+    assert table["party"].to_pylist() == truth
+    columns = [name for name in table.column_names if name.startswith("party=")]
+    assert len(columns) == 2
+    sums = sum(table[name].to_numpy() for name in columns)
+    assert sums.min() > 1 - 1e-9
+    assert call(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
+    assert "name a file .csv or .parquet" in capsys.readouterr().err
+    assert call(monkeypatch, "score", config, "--keep", "nobody") == 3
