@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,14 +68,14 @@ def main() -> None:
             "`pmf query`": ["query", str(first), "q1 given q0=a"],
             "`pmf query`, a typo": ["query", str(first), "q1 given q9=a"],
         }.items():
-            show(what, options.repeats, lambda words=words: measure_command(words))
+            show(what, options.repeats, partial(measure_command, words))
         for what, config in tables.items():
-            show(f"`pmf run`, {what}", options.repeats, lambda config=config: measure_run(config))
+            show(f"`pmf run`, {what}", options.repeats, partial(measure_run, config))
         labels = write_labels(root / "labels.csv")
         show(
             f"`pmf crowd`, {N_TASKS * N_LABELS:,} labels",
             options.repeats,
-            lambda: measure_crowd(labels, root / "crowd"),
+            partial(measure_crowd, labels, root / "crowd"),
         )
 
 

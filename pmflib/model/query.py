@@ -108,10 +108,10 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
     PmfError
         If nobody can meet the conditions: they have probability 0.
     """
-    codes = model.encode_levels(question.given)
-    if places := find_impossible(model, codes):
+    given = model.encode_levels(question.given)
+    if places := find_impossible(model, given):
         raise PmfError(
-            f"nobody can have {describe_conditions(model.schema, codes, places)}: the model gives that probability 0, "
+            f"nobody can have {describe_conditions(model.schema, given, places)}: the model gives that probability 0, "
             "and no answer; leave a condition out, or fit with a larger pseudo-count"
         )
     pmf = model.marginal(question.targets, question.given)
