@@ -12,7 +12,6 @@ from itertools import combinations, count
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from pmflib.arrays import FloatArray
@@ -192,6 +191,9 @@ def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
 
 def _match_classes(fit: CrowdFit) -> CrowdFit:
     """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    # loading it takes longer than most label logs
+    from scipy.optimize import linear_sum_assignment
+
     model = fit.model
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
     columns = linear_sum_assignment(-gains)[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError, RankError
@@ -47,6 +46,9 @@ def read_confusion(
     PmfError
         If the order is unknown.
     """
+    # loading it takes longer than most label logs
+    from scipy.optimize import linear_sum_assignment
+
     if order not in ("joint", "each"):
         raise PmfError(f"order is {order!r}; give 'joint' or 'each'")
     n_classes = factors.shape[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, log_ndtr
 
 from pmflib.arrays import FloatArray
@@ -133,6 +132,9 @@ def draw_roots(
     ----------
     Metropolis et al. (1953), Journal of Chemical Physics 21, for the walk.
     """
+    # loading it takes longer than most label logs
+    from scipy.optimize import linear_sum_assignment
+
     n_classes = root.shape[1]
     if n_classes == 1 or not root.any():
         return [start] * n_draws
