@@ -73,6 +73,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     with (
         _quiet("distributed", logging.WARNING),
         _quiet("distributed.worker", logging.CRITICAL),
+        _quiet("distributed.nanny", logging.WARNING),
         # Dask's own would have a name that anybody can guess, and take first
         tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
@@ -98,6 +99,8 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             yield local.scheduler_address
         finally:
             del _securities[local.scheduler_address]
+            # a worker that is at work when the run is interrupted is killed in the end, which is nothing to report
+            logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
 
 
 def _find_scheduler(cluster: ClusterConfig) -> str:
