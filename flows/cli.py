@@ -7,6 +7,7 @@ of quality; 130 interrupted; 141 whoever read the output closed it; 143 terminat
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -136,6 +137,8 @@ def main() -> None:
         _refuse(*_explain(error))
     # the exit code of typer after an interruption
     if ending == 130:
+        # reads and writes that were under way are given up: that is what an interruption is
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         word, code = ("terminated", 143) if terminations else ("interrupted", 130)
         _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
     sys.exit(ending if isinstance(ending, int) else 0)

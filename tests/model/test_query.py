@@ -80,7 +80,8 @@ def test_find_impossible__no_underflow_of_many_rare_conditions():
     factors = np.tile([[1e-20], [1 - 1e-20]], (40, 1))
     rare = JointPMF(np.ones(1), factors, schema)
     assert find_impossible(rare, dict.fromkeys(range(39), 0)) == ()
-    found = rare.marginal(["v39"], dict.fromkeys(range(39), 0))
+    given: dict[str | int, int] = dict.fromkeys(range(39), 0)
+    found = rare.marginal(["v39"], given)
     np.testing.assert_allclose(found, [1e-20, 1], rtol=1e-12)
 
 
