@@ -7,12 +7,13 @@ of quality; 130 interrupted; 141 whoever read the output closed it; 143 terminat
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -71,6 +72,20 @@ for verb in (
     app.command()(verb)
 app.add_typer(schema, name="schema")
 
+
+@app.callback()
+def show_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; anywhere in the command."),
+    ] = False,
+) -> None:
+    """Name the options that `main` takes from the command before anything else is read."""
+
+
 # typer does not export the base of all errors of usage
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -90,6 +105,11 @@ def main() -> None:
     """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
     words = sys.argv[1:] or ["--help"]
     debug = "--debug" in words
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"pmf {version('pmflib')}")
+        return
     if debug:
         words.remove("--debug")
     else:
@@ -121,6 +141,8 @@ def main() -> None:
         _refuse(*_explain(error))
     # the exit code of typer after an interruption
     if ending == 130:
+        # reads and writes that were under way are given up: that is what an interruption is
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         word, code = ("terminated", 143) if terminations else ("interrupted", 130)
         _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
     sys.exit(ending if isinstance(ending, int) else 0)

@@ -1,4 +1,4 @@
-"""Parts that commands share: the terminal, common options, a Prefect API with progress bars."""
+"""Parts that commands share: the terminal, common options, progress bars."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from flows.server.embedded import prefect_api
-from pmflib.config import PipelineConfig
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of Unicode that a terminal acts on, shows as nothing, or cannot show: control and format characters, which
@@ -86,14 +86,19 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing els
 ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]
 
 
+def load_pipeline(path: Path) -> PipelineConfig:
+    """Read a pipeline configuration; what that needs is imported here, and not for ``--help``."""
+    from pmflib.config import load_config
+
+    return load_config(path)
+
+
 @contextmanager
-def orchestrated(config: PipelineConfig, as_json: bool) -> Iterator[None]:
-    """Open a Prefect API and, unless the output is JSON, show progress while a flow runs."""
-    # the server starts at once, and is ready when the imports below are done
-    api = prefect_api(Path(config.resolve(config.store.path)) / ".prefect")
+def progress_shown(as_json: bool) -> Iterator[None]:
+    """Unless the output is JSON, show progress while a flow runs."""
     from flows.progress_bars import show_progress
 
-    with api, show_progress(SafeConsole(stderr=True, quiet=as_json)):
+    with show_progress(SafeConsole(stderr=True, quiet=as_json)):
         yield
 
 

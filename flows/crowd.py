@@ -14,6 +14,7 @@ from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
 from tasks.labels import find_labels
 from tasks.publish_labels import locate_labels, publish_labels
+from tasks.small_runs import is_small
 from tasks.stage import open_store
 from tasks.worker_pairs import worker_pairs
 
@@ -33,7 +34,10 @@ def crowd_flow(config: str) -> dict[str, Any]:
     Facts for people: where labels and workers are, what was found, rows read and set aside.
     """
     checked = load_config(config)
-    with record_run(checked, "labels") as run, share_workers(checked.cluster) as address:
+    with (
+        record_run(checked, "labels") as run,
+        share_workers(checked.cluster, alone=is_small(checked)) as address,
+    ):
         stages = run.stages
         censuses = census(checked, address)
         stages["dataset"] = ingest(checked, address, censuses)

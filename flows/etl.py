@@ -24,6 +24,7 @@ from tasks.ingest import ingest
 from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
+from tasks.small_runs import is_small
 from tasks.stage import load_schema, open_store
 
 
@@ -31,7 +32,7 @@ from tasks.stage import load_schema, open_store
 def ingest_flow(config: str) -> Reference:
     """Encode the sources of a pipeline configuration file into partitions."""
     checked = load_config(config)
-    with follow_run(checked), share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         return ingest(checked, address, base=find_base(checked).get("dataset"))
 
 
@@ -39,7 +40,7 @@ def ingest_flow(config: str) -> Reference:
 def marginals_flow(config: str) -> Reference:
     """Count the co-occurrences of all pairs."""
     checked = load_config(config)
-    with follow_run(checked), share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         base = find_base(checked)
         dataset = ingest(checked, address, base=base.get("dataset"))
         return count(checked, dataset, address, name_counted(base))
@@ -49,7 +50,7 @@ def marginals_flow(config: str) -> Reference:
 def fit_flow(config: str) -> Reference:
     """Fit a model to the marginals, and refine it by EM."""
     checked = load_config(config)
-    with follow_run(checked), share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         stages: dict[str, Reference] = {}
         run_to_counts(checked, address, stages)
         run_to_model(checked, address, stages, {})
@@ -80,7 +81,10 @@ def etl(
     checked = load_config(config)
     if quick:
         checked = checked.hurry()
-    with record_run(checked) as run, share_workers(checked.cluster) as address:
+    with (
+        record_run(checked) as run,
+        share_workers(checked.cluster, alone=is_small(checked)) as address,
+    ):
         stages = run.stages
         run_to_counts(checked, address, stages, rehash=rehash)
         guard(checked, run, accepted=accept_quality)

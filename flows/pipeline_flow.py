@@ -1,54 +1,59 @@
-"""What all flows share: their runs' names, their log, and the state of a run that was held back."""
+"""What all flows share: they are flows of Prefect where it has a server, and plain functions where it has none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from prefect import Flow, flow
-from prefect.context import FlowRunContext
-from prefect.runtime import flow_run
-from prefect.states import Failed
+from flows.prefect_server import is_server_configured
+from flows.quick_imports import import_quickly
 
-from flows.run_log import log_progress
-from pmflib.config import load_config
-from pmflib.errors import QualityError
+if TYPE_CHECKING:
+    from prefect import Flow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-HELD_BACK = "HeldBack"
-"""Name of the state of a run that a guard of quality held back; its type is FAILED. Automations wait for it."""
+
+class PipelineFlow(Generic[P, R]):
+    """A run of stages, from the path of a pipeline configuration file on.
+
+    Parameters
+    ----------
+    name
+        Name of the flow.
+    function
+        What it does; its first parameter is the path of a pipeline configuration file.
+
+    Attributes
+    ----------
+    fn
+        The function, for a run in this process alone.
+
+    Notes
+    -----
+    Importing Prefect, and starting a server for one run, would take longer than a small pipeline: without a server the
+    function is called as it is. The history of the pipeline is in its store either way.
+    """
+
+    def __init__(self, name: str, function: Callable[P, R]) -> None:
+        self.name, self.fn = name, function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run: by Prefect where a server is configured, or else in this process alone."""
+        return self.flow(*args, **kwargs) if is_server_configured() else self.fn(*args, **kwargs)
+
+    @cached_property
+    def flow(self) -> Flow[P, R]:
+        """The flow of Prefect."""
+        with import_quickly():
+            from flows.prefect_flow import make_flow
+
+        return make_flow(self.name, self.fn)
 
 
-def name_run() -> str:
-    """Name a flow run after its pipeline and the digest of its configuration; of one that does not read, the file."""
-    path = str(flow_run.parameters.get("config", ""))
-    try:
-        config = load_config(path)
-    except Exception:
-        # the flow meets the same error, and says what is wrong; raised here, it would be a crash without a name
-        return Path(path).stem or "unnamed"
-    return f"{config.name}-{config.digest[:8]}"
-
-
-def pipeline_flow(name: str) -> Callable[[Callable[P, R]], Flow[P, R]]:
-    """Make a function a Prefect flow. Its first parameter is the path of a pipeline configuration file."""
-
-    def make_flow(function: Callable[P, R]) -> Flow[P, R]:
-        @wraps(function)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            with log_progress():
-                try:
-                    return function(*args, **kwargs)
-                except QualityError as error:
-                    if FlowRunContext.get() is None:
-                        raise
-                    # who called the flow gets the error all the same
-                    return cast(R, Failed(name=HELD_BACK, message=str(error), data=error))
-
-        return flow(name=name, flow_run_name=name_run)(run)
-
-    return make_flow
+def pipeline_flow(name: str) -> Callable[[Callable[P, R]], PipelineFlow[P, R]]:
+    """Make a function a flow. Its first parameter is the path of a pipeline configuration file."""
+    return lambda function: PipelineFlow(name, function)

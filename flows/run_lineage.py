@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prefect.runtime import flow_run
-
 from pmflib.config import PipelineConfig
 from pmflib.open_lineage.run_events import RunEvents
 from pmflib.open_lineage.transports import open_transport
 from pmflib.store.erasures import keep_erasures_out
+from tasks.prefect_runs import find_flow_run_id
 from tasks.stage import open_store
 from tasks.stage_events import listen_to_stages
 
@@ -43,7 +42,7 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
             config.lineage.namespace,
             name,
             config.source_paths,
-            flow_run.id,
+            find_flow_run_id(),
         )
         events.start_run()
         with listen_to_stages(events):

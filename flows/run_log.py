@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, cast
 
-from prefect.artifacts import create_table_artifact
-from prefect.context import FlowRunContext
-from prefect.logging import get_run_logger
-
 from flows.console import SafeConsole
 from flows.fact_tables import ROWS, format_value, make_facts_tables, make_labels_table
 from flows.progress_bars import show_progress
 from pmflib.store.run_records import RunRecord
 from tasks.prefect_artifacts import make_key
+from tasks.prefect_runs import is_flow_run
 
 LOG_SECONDS = 30.0
 """Seconds between lines on a running stage: logs of scheduled runs are kept, and stay short."""
@@ -45,7 +42,7 @@ class _LogLines:
 @contextmanager
 def log_progress() -> Iterator[None]:
     """Log the progress of stages while the context lasts, in a flow run; outside one, nothing is logged."""
-    if FlowRunContext.get() is None:
+    if not is_flow_run():
         yield
         return
     with show_progress(_open_console(), LOG_SECONDS):
@@ -54,7 +51,7 @@ def log_progress() -> Iterator[None]:
 
 def log_line(text: str) -> None:
     """Log a line in a flow run; outside one, do nothing."""
-    if FlowRunContext.get() is not None:
+    if is_flow_run():
         _open_console().print(text)
 
 
@@ -68,7 +65,7 @@ def log_run(name: str, record: RunRecord) -> None:
     record
         Its record; number 0 if it could not be written.
     """
-    if FlowRunContext.get() is None:
+    if not is_flow_run():
         return
     facts, console = record.facts, _open_console()
     if {"rows", "model", "scores"} <= facts.keys():
@@ -85,6 +82,8 @@ def log_run(name: str, record: RunRecord) -> None:
     shown = [{"what": what, "value": str(value)} for what, value in rows.items()]
     title = f"run {record.number}: {record.outcome}"
     try:
+        from prefect.artifacts import create_table_artifact
+
         create_table_artifact(key=make_key(name, "run"), table=shown, description=title)
     except Exception as error:
         # the run is over, and its record is in the store: a server that is gone changes nothing about that
@@ -109,5 +108,7 @@ _COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
 
 
 def _open_console() -> SafeConsole:
+    from prefect.logging import get_run_logger
+
     lines = cast(IO[str], _LogLines(get_run_logger()))
     return SafeConsole(file=lines, width=LOG_WIDTH, color_system=None, force_terminal=False)

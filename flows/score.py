@@ -12,12 +12,18 @@ from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_r
 from tasks.answer import answer
 from tasks.ingest import ingest
 from tasks.score import score
+from tasks.small_runs import is_small
 from tasks.stage import open_store
 
 
 @pipeline_flow(name="score")
 def score_flow(
-    config: str, data: str = "", questions: str = "", targets: tuple[str, ...] = ()
+    config: str,
+    data: str = "",
+    questions: str = "",
+    targets: tuple[str, ...] = (),
+    probabilities: bool = False,
+    keep: tuple[str, ...] = (),
 ) -> Reference:
     """Score samples, or answer questions, with the live model.
 
@@ -31,6 +37,10 @@ def score_flow(
         A file of questions about the samples of the last run; instead of scoring samples.
     targets
         Variables to predict.
+    probabilities
+        Whether the probability of every level of a target is wanted.
+    keep
+        Variables that are passed through.
 
     Returns
     -------
@@ -47,13 +57,13 @@ def score_flow(
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
     dataset = _choose_samples(store, last, find_run_of(store, checked.name, live))
-    with follow_run(checked), share_workers(checked.cluster) as address:
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
         if data:
             source = checked.source.model_copy(update={"path": data})
             dataset = ingest(checked.model_copy(update={"source": source}), address)
-        return score(checked, dataset, live, targets, address)
+        return score(checked, dataset, live, targets, address, probabilities, keep)
 
 
 def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:

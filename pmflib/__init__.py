@@ -10,22 +10,24 @@
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from pmflib.counting.marginals import Marginals
-from pmflib.counting.pair_counts import PairCounts, count_pairs
-from pmflib.counting.triple_counts import count_triples
-from pmflib.diagnosis.diagnostics import diagnose
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.errors import ConvergenceWarning, PmfError, SchemaWarning
-from pmflib.fitting.distillation import distil
-from pmflib.fitting.from_pairs import FitResult, fit
-from pmflib.fitting.from_samples import fit_em
-from pmflib.fitting.from_triples import fit_triples
-from pmflib.model import JointPMF
-from pmflib.ranks.by_pairs import select_rank
-from pmflib.ranks.choice import RankChoice
-from pmflib.schema import Schema, Variable
+if TYPE_CHECKING:
+    from pmflib import crowd
+    from pmflib.counting.marginals import Marginals
+    from pmflib.counting.pair_counts import PairCounts, count_pairs
+    from pmflib.counting.triple_counts import count_triples
+    from pmflib.diagnosis.diagnostics import diagnose
+    from pmflib.em.stored_samples import StoredSamples
+    from pmflib.errors import ConvergenceWarning, PmfError, SchemaWarning
+    from pmflib.fitting.distillation import distil
+    from pmflib.fitting.from_pairs import FitResult, fit
+    from pmflib.fitting.from_samples import fit_em
+    from pmflib.fitting.from_triples import fit_triples
+    from pmflib.model import JointPMF
+    from pmflib.ranks.by_pairs import select_rank
+    from pmflib.ranks.choice import RankChoice
+    from pmflib.schema import Schema, Variable
 
 __all__ = [
     "ConvergenceWarning",
@@ -50,9 +52,38 @@ __all__ = [
     "select_rank",
 ]
 
+_HOMES = {
+    "ConvergenceWarning": "pmflib.errors",
+    "FitResult": "pmflib.fitting.from_pairs",
+    "JointPMF": "pmflib.model",
+    "Marginals": "pmflib.counting.marginals",
+    "PairCounts": "pmflib.counting.pair_counts",
+    "PmfError": "pmflib.errors",
+    "RankChoice": "pmflib.ranks.choice",
+    "Schema": "pmflib.schema",
+    "SchemaWarning": "pmflib.errors",
+    "StoredSamples": "pmflib.em.stored_samples",
+    "Variable": "pmflib.schema",
+    "count_pairs": "pmflib.counting.pair_counts",
+    "count_triples": "pmflib.counting.triple_counts",
+    "diagnose": "pmflib.diagnosis.diagnostics",
+    "distil": "pmflib.fitting.distillation",
+    "fit": "pmflib.fitting.from_pairs",
+    "fit_em": "pmflib.fitting.from_samples",
+    "fit_triples": "pmflib.fitting.from_triples",
+    "select_rank": "pmflib.ranks.by_pairs",
+}
+"""Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""
 
-def __getattr__(name: str) -> ModuleType:
-    # it loads parts of SciPy and Arrow, which take longer than all the rest
+
+def __getattr__(name: str) -> Any:
     if name == "crowd":
         return importlib.import_module("pmflib.crowd")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,8 @@ from pmflib.counting.memory import plan_counting
 from pmflib.counting.stored_changes import count_stored_changes, needs_workers
 from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import PAIRS
-from pmflib.running.clients import Client, count_threads, find_memory_limit
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.memory_limits import find_memory_limit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks

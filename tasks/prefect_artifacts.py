@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
-from prefect.context import TaskRunContext
-
 from pmflib.store.artefacts import Entry
+from tasks.prefect_runs import find_task_parameters
 
 
 def make_key(pipeline: str, what: str) -> str:
@@ -54,6 +52,8 @@ def show_entry(entry: Entry, seconds: float) -> None:
     kind = entry.reference.kind
     # a server that is away for a moment must not cost the stage: the artefact itself is in the store
     with suppress(Exception):
+        from prefect.artifacts import create_table_artifact
+
         create_table_artifact(key=make_key(pipeline, kind), table=rows, description=kind)
 
 
@@ -62,6 +62,8 @@ def show_markdown(what: str, markdown: str) -> None:
     pipeline = _find_pipeline()
     if pipeline is not None:
         with suppress(Exception):
+            from prefect.artifacts import create_markdown_artifact
+
             create_markdown_artifact(
                 key=make_key(pipeline, what), markdown=markdown, description=what
             )
@@ -69,8 +71,8 @@ def show_markdown(what: str, markdown: str) -> None:
 
 def _find_pipeline() -> str | None:
     """Name of the pipeline whose stage is under way; None where no task of Prefect is."""
-    context = TaskRunContext.get()
-    return None if context is None else str(context.parameters["config"].name)
+    parameters = find_task_parameters()
+    return None if parameters is None else str(parameters["config"].name)
 
 
 def _abridge(value: Any) -> str:

@@ -15,7 +15,7 @@ from pmflib.store.dataset import list_layers
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="score")
@@ -25,6 +25,8 @@ def score(
     model: Reference,
     targets: tuple[str, ...],
     address: str = "",
+    probabilities: bool = False,
+    keep: tuple[str, ...] = (),
 ) -> Reference:
     """Score every sample of a dataset, and predict some variables of each.
 
@@ -38,6 +40,8 @@ def score(
         Names of the variables to predict from the others.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    probabilities, keep
+        Whether the probability of every level of a target is wanted; variables that are passed through.
 
     Returns
     -------
@@ -46,24 +50,33 @@ def score(
     Raises
     ------
     SchemaError
-        If a target is no variable.
+        If a target, or one that is kept, is no variable.
     """
     store = open_store(config)
     fitted = JointPMF.load(store.locate(model) / "model")
-    for target in targets:
+    for target in (*targets, *keep):
         fitted.schema.position(target)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         layers, show = list_layers(store, dataset), partial(report, "score")
         with open_workers(config, address) as (client, _):
-            n_samples = score_stored(client, layers, fitted, targets, folder, show)
-        return {"samples": n_samples, "targets": list(targets)}
+            n_samples, measures = score_stored(
+                client,
+                layers,
+                fitted,
+                targets,
+                folder,
+                show,
+                probabilities=probabilities,
+                keep=keep,
+            )
+        return {"samples": n_samples, "targets": list(targets), "measures": measures}
 
     return build_artefact(
         store,
         "predictions",
         inputs={"dataset": dataset, "model": model},
-        options={"targets": list(targets)},
+        options={"targets": list(targets), "probabilities": probabilities, "keep": list(keep)},
         version=VERSION,
         write=write,
     ).reference

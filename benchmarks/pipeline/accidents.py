@@ -11,7 +11,6 @@ a night that was held back.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -243,10 +242,7 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
-    from flows.server.embedded import prefect_api
-
-    with tempfile.TemporaryDirectory() as name, prefect_api(Path(name) / "prefect"):
+    with tempfile.TemporaryDirectory() as name:
         outcomes = [
             outcome
             for pipeline in PLANS
@@ -264,7 +260,7 @@ def main() -> None:
 
 
 def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
-    """Run the nights of one pipeline, within a Prefect API."""
+    """Run the nights of one pipeline."""
     n_nights, accidents = PLANS[pipeline]
     generator = make_rating_log(seed) if pipeline == "ratings" else make_survey(seed)
     home = Home(folder, generator, np.random.default_rng([seed, 3]))

@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.models.movielens import read_log
-from flows.server.embedded import prefect_api
 from pmflib.config import load_config
 from pmflib.counting.pair_counts import PairCounts, load_shape
 from pmflib.errors import PmfError
@@ -331,18 +329,9 @@ def main() -> None:
     last = options.stop or options.nights
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name).resolve()
-        with serving(folder / "prefect"):
-            figures = replay(Replay(folder, log), log, last, options.check_every, options.full)
+        figures = replay(Replay(folder, log), log, last, options.check_every, options.full)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
-
-
-@contextmanager
-def serving(home: Path) -> Iterator[None]:
-    """Have a Prefect server beside this process, and hear of nothing but errors."""
-    os.environ["PREFECT_LOGGING_LEVEL"] = "ERROR"
-    with prefect_api(home):
-        yield
 
 
 def replay(

@@ -2,9 +2,9 @@
 
     python -m benchmarks.pipeline.orchestration
 
-prints medians over fresh stores: with the embedded Prefect server (fresh and warm history), and with a server that runs
-already, next to the same stages called as plain functions, and to a second run that finds everything done; of a night
-with nothing new the processor time of the client, user and system.
+prints medians over fresh stores: without a Prefect server, as the command line runs by default, and with a server that
+runs already, next to the same stages called as plain functions, and to a second run that finds everything done; of a
+night with nothing new the processor time of the client, user and system.
 """
 
 from __future__ import annotations
@@ -70,19 +70,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         for repeat in range(options.repeats):
-            plain, embedded = make(root / f"plain{repeat}"), make(root / f"embedded{repeat}")
+            plain, alone = make(root / f"plain{repeat}"), make(root / f"alone{repeat}")
             note("plain functions, no Prefect", python, "-c", PLAIN, plain)
-            note("embedded server, fresh history", pmf, embedded)
-            note("embedded server, everything done already", pmf, embedded)
+            note("no server", pmf, alone)
+            note("no server, everything done already", pmf, alone)
         quiet = make(root / "quiet")
         for _ in range(2):
             pmf(quiet)
-        nights = {"embedded": [measure_night(quiet) for _ in range(NIGHTS)]}
+        nights = {"no": [measure_night(quiet) for _ in range(NIGHTS)]}
         with server(root / "server") as url:
             quiet = make(root / "quiet served")
             for _ in range(2):
                 pmf(quiet, PREFECT_API_URL=url)
-            nights["running"] = [measure_night(quiet, PREFECT_API_URL=url) for _ in range(NIGHTS)]
+            nights["a running"] = [measure_night(quiet, PREFECT_API_URL=url) for _ in range(NIGHTS)]
             for repeat in range(options.repeats):
                 config = make(root / f"served{repeat}")
                 note("running server", pmf, config, PREFECT_API_URL=url)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.commands.history import find_history
-from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.config import load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib.errors import StoreError
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def log(
     from pmflib.store.lineage import trace
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     reference = _find_start(store, checked.name, what)
     steps = list(trace(store, reference))
@@ -160,7 +159,7 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     from pmflib.store.verification import REMEDIES, verify_store
     from tasks.stage import open_store
 
-    store = open_store(load_config(config))
+    store = open_store(load_pipeline(config))
     found = verify_store(store, list_collected_runs(store), is_needed, list_erased(store))
     by_problem: dict[str, list[str]] = {}
     for each in found.damages:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.commands.infer import relate
-from flows.console import AsJson, orchestrated, out, print_json, show_quarantine
+from flows.console import AsJson, load_pipeline, out, print_json, progress_shown, show_quarantine
 from flows.label_files import SUFFIXES, write_one_file
 from flows.label_summary import describe_agreement
-from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
-from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
-from pmflib.store.file_digests import check_artefact
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
 
 OPTIONS = {
     "source.path": "PATH",
@@ -143,15 +143,15 @@ def crowd(
     folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
     file = folder / "pipeline.toml"
     if file.exists():
-        _check_agreement(load_config(file), file, given)
+        _check_agreement(load_pipeline(file), file, given)
     else:
         notes = _draft(file, given)
         if not as_json:
             for note in notes:
                 out.print(f"review: {note}")
-    with orchestrated(load_config(file), as_json):
-        from flows.crowd import crowd_flow
+    from flows.crowd import crowd_flow
 
+    with progress_shown(as_json):
         facts = crowd_flow(str(file))
     written = _hand_over(Path(facts["path"]), output, folder)
     if as_json:
@@ -167,6 +167,8 @@ def crowd(
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     """Write a configuration for the options given; notes on what was found out."""
+    from pmflib.config import make_crowd, make_source
+    from pmflib.config.draft import draft_config
     from pmflib.ingest import find_sources
     from pmflib.ingest.sniffing import sniff_source
 
@@ -200,6 +202,8 @@ def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
     """Refuse options that say something else than the configuration that is there."""
+    from pmflib.config import make_source
+
     if config.source.layout != "long":
         raise ConfigError(
             f"source.layout of {str(file)!r} is {config.source.layout!r}; label logs are laid out 'long': give "
@@ -223,6 +227,8 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 def _hand_over(found: Path, output: Path, folder: Path) -> Path:
     """Copy labels and workers from the store to where they were asked for; returns where the labels are."""
+    from pmflib.store.file_digests import check_artefact
+
     check_artefact(found)
     shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
     if output != folder:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.config import load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib.errors import ConfigError
 
 
@@ -33,7 +32,7 @@ def erase(
     from pmflib.erasure import erasing
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     if checked.source.sample is None:
         raise ConfigError(
             "source.sample is not set: the samples of this pipeline have no identifiers to erase them by; take their "

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.config import load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def history(
     from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     titles = {checked.name: "Runs", name_labelling(checked.name): "Labels"}
     histories = {title: list_records(store, name) for name, title in titles.items()}
@@ -140,7 +139,7 @@ def diff(
     from pmflib.store.retention import list_collected_runs
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     name = find_history(store, checked.name)
     runs = [_find_run(store, name, each) for each in (first, second)]
@@ -208,7 +207,7 @@ def gc(
     from pmflib.store.collection import collect
     from tasks.stage import open_store
 
-    found = collect(open_store(load_config(config)), keep_runs, dry_run=dry_run)
+    found = collect(open_store(load_pipeline(config)), keep_runs, dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, **found.to_json()})
         return

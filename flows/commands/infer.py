@@ -6,15 +6,15 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flows.console import AsJson, out, print_json
-from pmflib.config import SourceConfig, make_source
-from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
-from pmflib.schema.variable import DEFAULT_MISSING
+
+if TYPE_CHECKING:
+    from pmflib.config import SourceConfig
 
 NOTES_SHOWN = 20
 """Notes for the reviewer that are printed, at most; the configuration holds all."""
@@ -96,8 +96,11 @@ def infer(
     answer of a sample to a variable. Encoding, delimiter, header and decimals of CSV files are found out unless they
     are given, and noted for review where they are not the usual ones.
     """
+    from pmflib.config import make_source
+    from pmflib.config.draft import draft_config
     from pmflib.ingest import draft_schema, find_sources, number_columns
     from pmflib.ingest.sniffing import sniff_source
+    from pmflib.schema.variable import DEFAULT_MISSING
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.console import AsJson, ConfigPath, orchestrated, out, print_json
-from pmflib.config import PipelineConfig, load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 from pmflib.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+    from pmflib.store.artefacts import Reference, Store
 
 
 def score(
@@ -23,22 +28,40 @@ def score(
     target: Annotated[
         list[str] | None, typer.Option(help="Variable to predict; may be repeated.")
     ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also of every level of a target.")
+    ] = False,
+    keep: Annotated[
+        str | None, typer.Option(help="Variables that are passed through: a,b,c.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="One file of all predictions, .csv or .parquet.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score samples with the live model, or answer questions about them; Parquet."""
-    checked = load_config(config)
-    if questions and (data or target):
-        raise ConfigError(
-            "--questions goes without --data and --target: questions are about samples of the last run"
-        )
-    with orchestrated(checked, as_json):
-        from flows.score import score_flow
+    """Score samples with the live model, or answer questions about them; Parquet, and CSV by --output."""
+    from pmflib.model.prediction_files import check_suffix, write_predictions
 
+    checked = load_pipeline(config)
+    if questions and (data or target or probabilities or keep or output):
+        raise ConfigError(
+            "--questions goes without --data, --target, --probabilities, --keep and --output: questions are about "
+            "samples of the last run"
+        )
+    if probabilities and not target:
+        raise ConfigError("--probabilities are those of a target; name one by --target")
+    if output is not None:
+        check_suffix(output)
+    from flows.score import score_flow
+
+    with progress_shown(as_json):
         reference = score_flow(
             str(config),
             data=_absolute(data),
             questions=_absolute(questions),
             targets=tuple(target or ()),
+            probabilities=probabilities,
+            keep=tuple(keep.split(",")) if keep else (),
         )
     from tasks.stage import open_store
 
@@ -46,11 +69,43 @@ def score(
     entry = store.find(reference.identity)
     summary = {} if entry is None else entry.summary
     answer = {"path": str(store.locate(reference)), "digest": reference.digest, **summary}
+    measures = answer.get("measures", {})
+    if output is not None:
+        write_predictions(store.locate(reference), output)
+        answer["output"] = str(output)
     if as_json:
         print_json(answer)
-    else:
-        for key, value in answer.items():
+        return
+    for key, value in answer.items():
+        if key != "measures":
             out.print(f"{key}: {value}")
+    for name, found in measures.items():
+        out.print(describe_measures(name, found, is_new=data is not None))
+
+
+def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) -> str:
+    """Say how good the predictions of a target are where the truth is in the data.
+
+    Examples
+    --------
+    >>> describe_measures("car", {"judged": 0, "truth_missing": 9}, is_new=True)
+    'car: no true level is in the data: 9 samples are not judged'
+    """
+    n_judged, n_missing = int(found["judged"]), int(found["truth_missing"])
+    if not n_judged:
+        return f"{target}: no true level is in the data: {n_missing:,} samples are not judged"
+    said = [
+        f"accuracy {found['accuracy']:.4f} ± {found['accuracy_error']:.4f}",
+        f"log-loss {found['log_loss']:.4f}"
+        + (f" ± {found['log_loss_error']:.4f}" if "log_loss_error" in found else "")
+        + " nats",
+        f"on {n_judged:,} samples",
+    ]
+    if n_missing:
+        said.append(f"{n_missing:,} without a true level left out")
+    if not is_new:
+        said.append("which the model may have been fitted to: --data names new ones")
+    return f"{target}: {', '.join(said)}"
 
 
 def _absolute(path: str | None) -> str:
@@ -64,9 +119,21 @@ def query(
     as_json: AsJson = False,
 ) -> None:
     """Compute the distribution of some variables under the live model, given levels of others."""
+    from pmflib.counting.unseen_conditions import find_unseen_conditions
+    from pmflib.model import JointPMF
     from pmflib.model.query import answer, parse_question
 
-    found = answer(_load_live(load_config(config)), parse_question(question))
+    asked, checked = parse_question(question), load_pipeline(config)
+    store, live = _find_live(checked)
+    model = JointPMF.load(store.locate(live) / "model")
+    found = answer(model, asked)
+    if unseen := find_unseen_conditions(store, checked.name, live, model, asked):
+        found["unseen"] = unseen
+        warnings.warn(
+            f"no row of the data has {unseen}: this answer is what the model makes of rows like it",
+            RuntimeWarning,
+            stacklevel=1,
+        )
     if as_json:
         print_json(found)
         return
@@ -79,8 +146,7 @@ def query(
         out.print(f"expected value: {found['expected']:.4g}")
 
 
-def _load_live(config: PipelineConfig) -> Any:
-    from pmflib.model import JointPMF
+def _find_live(config: PipelineConfig) -> tuple[Store, Reference]:
     from pmflib.store.run_records import find_live
     from tasks.stage import open_store
 
@@ -88,4 +154,4 @@ def _load_live(config: PipelineConfig) -> Any:
     live = find_live(store, config.name)
     if live is None:
         raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
-    return JointPMF.load(store.locate(live) / "model")
+    return store, live

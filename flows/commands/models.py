@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.config import PipelineConfig, load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib.errors import StoreError
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
 
 RunNumber = Annotated[int | None, typer.Argument(min=1, help="Number of a run: `pmf models`.")]
 
@@ -21,7 +23,7 @@ def models(config: ConfigPath, as_json: AsJson = False) -> None:
     from pmflib.store.run_records import list_records
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     found = list_models(list_records(store, checked.name))
     if as_json:
@@ -34,12 +36,12 @@ def models(config: ConfigPath, as_json: AsJson = False) -> None:
 
 def promote(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
     """Make the model of a run live, whatever the gate said; default: the newest model that is not live."""
-    _make_live(load_config(config), "promote", run, as_json)
+    _make_live(load_pipeline(config), "promote", run, as_json)
 
 
 def rollback(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
     """Make a model live that was live before; default: the one before the present one."""
-    _make_live(load_config(config), "rollback", run, as_json)
+    _make_live(load_pipeline(config), "rollback", run, as_json)
 
 
 def _make_live(

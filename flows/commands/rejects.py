@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.config import load_config
+from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 from pmflib.errors import StoreError
 
 
@@ -22,7 +21,7 @@ def quarantine(
     from pmflib.store.run_records import find_last_run, name_labelling
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     runs = [find_last_run(store, name) for name in (checked.name, name_labelling(checked.name))]
     datasets = [run.stages["dataset"] for run in runs if run is not None]

@@ -8,10 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.console import AsJson, ConfigPath, SafeConsole, orchestrated, out, print_json, show_facts
+from flows.console import (
+    AsJson,
+    ConfigPath,
+    load_pipeline,
+    out,
+    print_json,
+    progress_shown,
+    show_facts,
+)
 from flows.quick_imports import import_quickly
-from flows.server.embedded import prefect_api
-from pmflib.config import load_config
 from pmflib.errors import ConfigError
 
 
@@ -35,11 +41,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
-    checked = load_config(config)
-    with orchestrated(checked, as_json):
-        with import_quickly():
-            from flows.etl import etl
+    with import_quickly():
+        from flows.etl import etl
 
+    with progress_shown(as_json):
         facts = etl(str(config), accept_quality=accept_quality, rehash=rehash, quick=quick)
     show_facts(facts, as_json)
 
@@ -58,13 +63,10 @@ def demo(
             f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    api = prefect_api(folder.resolve() / "store" / ".prefect")
-    with api:
-        from flows.demo import run_demo
-        from flows.progress_bars import show_progress
+    from flows.demo import run_demo
 
-        with show_progress(SafeConsole(stderr=True, quiet=as_json)):
-            facts = run_demo(folder, users, seed)
+    with progress_shown(as_json):
+        facts = run_demo(folder, users, seed)
     if as_json:
         print_json(facts)
         return
@@ -90,7 +92,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     from tasks.publish import locate_for_people
     from tasks.stage import open_store
 
-    checked = load_config(config)
+    checked = load_pipeline(config)
     store = open_store(checked)
     kinds: dict[str, int] = {}
     for entry in store.entries():

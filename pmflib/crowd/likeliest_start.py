@@ -192,6 +192,8 @@ def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
 
 def _match_classes(fit: CrowdFit) -> CrowdFit:
     """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    # loading it takes longer than most label logs
+
     model = fit.model
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
     columns = match_columns(gains)

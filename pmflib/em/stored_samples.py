@@ -27,9 +27,10 @@ from pmflib.em.statistics import (
     score_difference,
     take_logs,
 )
-from pmflib.running.clients import Client, count_threads, find_memory_limit
+from pmflib.running.clients import Client, count_threads
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
+from pmflib.running.memory_limits import find_memory_limit
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain

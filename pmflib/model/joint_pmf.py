@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -258,7 +259,7 @@ class JointPMF:
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
         places = [self.schema.position(variable) for variable in variables]
-        evidence = self._encode_evidence(given or {})
+        evidence = self.encode_levels(given or {})
         if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
             raise SchemaError(
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
@@ -269,15 +270,23 @@ class JointPMF:
                 f"the marginal of {len(places)} variables has {cells} cells, above {MAX_MARGINAL_CELLS}; "
                 "name fewer variables, or use log_prob or sample"
             )
-        row = np.full((1, self.schema.n_variables), -1, self.schema.code_dtype)
-        for place, code in evidence.items():
-            row[0, place] = code
         # two halves, so that no table of cells x rank is formed
         half = len(places) // 2
-        left = self._spread(self.posterior(row), places[:half])
+        left = self._spread(self._weigh_states(evidence), places[:half])
         right = self._spread(np.ones((1, self.rank)), places[half:])
         joint: FloatArray = left @ right.T
         return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
+
+    def _weigh_states(self, evidence: Mapping[int, int]) -> FloatArray:
+        """Posterior of the latent state given some codes, (1, rank): loading a kernel would take longer."""
+        if not evidence:
+            return self.prior[None, :]
+        log_prior, log_factors = take_logs(self.prior, self.factors)
+        rows = [int(self.schema.offsets[place]) + code for place, code in evidence.items()]
+        logs = log_prior + log_factors[rows].sum(axis=0)
+        weights = np.exp(logs - logs.max())
+        posterior: FloatArray = (weights / weights.sum())[None, :]
+        return posterior
 
     def _spread(self, table: FloatArray, places: Sequence[int]) -> FloatArray:
         """Products of some variables' factors, a row per combination of their levels, times the table's row."""
@@ -285,17 +294,31 @@ class JointPMF:
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
         return table
 
-    def _encode_evidence(
+    def encode_levels(
         self, given: Mapping[str | int, str] | Mapping[str | int, int]
     ) -> dict[int, int]:
+        """Codes of levels of some variables, by place.
+
+        Parameters
+        ----------
+        given
+            Level of each variable: a label, or a code.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown.
+        """
         evidence = {}
         for name, level in given.items():
             variable = self.schema[name]
             whole = isinstance(level, int | np.integer)
             code = int(level) if whole else variable.encode_value(level)
             if not 0 <= code < variable.cardinality:
+                close = difflib.get_close_matches(str(level), variable.levels, n=3)
+                hint = f"did you mean {close}? Its levels" if close else "levels"
                 raise SchemaError(
-                    f"variable {variable.name!r} has no level {level!r}; levels are {variable.levels[:12]}"
+                    f"variable {variable.name!r} has no level {level!r}; {hint} are {variable.levels[:12]}"
                 )
             evidence[self.schema.position(name)] = code
         return evidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from pmflib.errors import PmfError
 from pmflib.model import JointPMF
+from pmflib.model.conditions import find_impossible
+from pmflib.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ def parse_question(text: str) -> Question:
     Raises
     ------
     PmfError
-        If the text is no question.
+        If the text is no question, gives a variable two levels, or gives one that it asks for.
 
     Examples
     --------
@@ -61,10 +63,27 @@ def parse_question(text: str) -> Question:
             raise PmfError(
                 f"question {text!r}: {restore(part)!r} is not NAME=LEVEL; write for example 'B given A=5'"
             )
-        given[restore(name)] = restore(level)
+        known = given.setdefault(restore(name), restore(level))
+        if known != restore(level):
+            raise PmfError(
+                f"question {text!r}: {restore(name)!r} is given as {known!r} and as {restore(level)!r}, and has one "
+                "level in a row; give one of them"
+            )
     if not all(targets):
         raise PmfError(f"question {text!r} names no variable; write for example 'B given A=5'")
+    if both := [name for name in targets if name in given]:
+        raise PmfError(
+            f"question {text!r}: {both[0]!r} is asked for and given as {given[both[0]]!r}; leave it out of one of them"
+        )
+    if len(set(targets)) < len(targets):
+        raise PmfError(f"question {text!r}: a variable is asked for twice; name each once")
     return Question(targets, given)
+
+
+def describe_conditions(schema: Schema, codes: Mapping[int, int], places: Sequence[int]) -> str:
+    """Conditions in words: ``A=5 and C=yes``."""
+    variables = ((schema[place], codes[place]) for place in places)
+    return " and ".join(f"{variable.name}={variable.levels[code]}" for variable, code in variables)
 
 
 def answer(model: JointPMF, question: Question) -> dict[str, Any]:
@@ -86,7 +105,15 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
     ------
     SchemaError
         If a variable or level is unknown, or occurs twice.
+    PmfError
+        If nobody can meet the conditions: they have probability 0.
     """
+    given = model.encode_levels(question.given)
+    if places := find_impossible(model, given):
+        raise PmfError(
+            f"nobody can have {describe_conditions(model.schema, given, places)}: the model gives that probability 0, "
+            "and no answer; leave a condition out, or fit with a larger pseudo-count"
+        )
     pmf = model.marginal(question.targets, question.given)
     variables = [model.schema[target] for target in question.targets]
     order = np.argsort(-pmf, axis=None, kind="stable")

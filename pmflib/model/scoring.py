@@ -10,6 +10,7 @@ import pyarrow as pa
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
+from pmflib.model.target_measures import TargetSums, judge_target
 
 
 def score_samples(
@@ -18,7 +19,10 @@ def score_samples(
     targets: Sequence[str | int],
     samples: Sequence[str],
     rows: IntArray,
-) -> pa.Table:
+    *,
+    probabilities: bool = False,
+    keep: Sequence[str] = (),
+) -> tuple[pa.Table, list[TargetSums]]:
     """Score whole samples, and predict some variables of each from its others.
 
     Parameters
@@ -31,27 +35,45 @@ def score_samples(
         Variables to predict.
     samples, rows
         Identifiers and source rows of the samples, "" and -1 where there are none.
+    probabilities
+        Whether the probability of every level of a target is wanted, too.
+    keep
+        Names of variables whose levels are passed through.
 
     Returns
     -------
-    Columns sample, row, log_prob (nats), state (most probable latent state), and for each target T:
-    T.label, T.probability, and T.expected where T is ordinal.
+    Columns sample, row, the variables that are kept (null where missing), log_prob (nats), state (most probable latent
+    state), and for each target T: T.label, T.probability, T.expected where T is ordinal, and T=L for each level L if
+    they are wanted; and how good the predictions of each target are, where its level is in the codes.
     """
     columns: dict[str, pa.Array] = {
         "sample": pa.array(list(samples), pa.string()),
         "row": pa.array(rows, pa.int64()),
+        **{name: _take_labels(codes, model, name) for name in keep},
         "log_prob": pa.array(model.log_prob(codes), pa.float64()),
         "state": pa.array(model.posterior(codes).argmax(axis=1), pa.int32()),
     }
+    judged = []
     for target in targets:
         variable = model.schema[target]
         pmf = model.predict_proba(codes, target)
+        judged.append(judge_target(pmf, codes[:, model.schema.position(target)]))
         labels, chances, expected = _read_pmf(pmf, model, target)
         columns[f"{variable.name}.label"] = labels
         columns[f"{variable.name}.probability"] = chances
         if expected is not None:
             columns[f"{variable.name}.expected"] = expected
-    return pa.table(columns)
+        if probabilities:
+            for place, level in enumerate(variable.levels):
+                columns[f"{variable.name}={level}"] = pa.array(pmf[:, place])
+    return pa.table(columns), judged
+
+
+def _take_labels(codes: IntArray, model: JointPMF, name: str) -> pa.Array:
+    """Levels of a variable, null where missing."""
+    held = codes[:, model.schema.position(name)].astype(np.int64)
+    levels = pa.array(model.schema[name].levels, pa.string())
+    return levels.take(pa.array(held, mask=held < 0))
 
 
 def answer_questions(

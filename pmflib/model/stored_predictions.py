@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pmflib.ingest.buckets import make_keys
 from pmflib.ingest.questions import Questions
 from pmflib.model import JointPMF
 from pmflib.model.scoring import answer_questions, judge_answers, score_samples
+from pmflib.model.target_measures import TargetSums
 from pmflib.running.clients import Client
 from pmflib.running.maps import map_items
 from pmflib.store.dataset import Layer
@@ -31,7 +33,10 @@ def score_stored(
     targets: Sequence[str],
     folder: Path,
     on_partition: Callable[[int, int], None] | None = None,
-) -> int:
+    *,
+    probabilities: bool = False,
+    keep: Sequence[str] = (),
+) -> tuple[int, dict[str, dict[str, float]]]:
     """Score every stored sample, and predict some variables of each from the others.
 
     Parameters
@@ -49,10 +54,12 @@ def score_stored(
         `score_samples`.
     on_partition
         Called with the number of partitions done and their total, each time one is done.
+    probabilities, keep
+        As for `score_samples`.
 
     Returns
     -------
-    Number of samples.
+    Number of samples; and for each target the measures of `TargetSums.measure`.
 
     Raises
     ------
@@ -60,10 +67,15 @@ def score_stored(
         If a partition is gone or damaged.
     """
     items = [(layer, folder / f"part-{place:05}.parquet") for place, layer in enumerate(layers)]
-    n_samples = map_items(
-        client, _score_partition, items, model, targets, on_result=_count_up(on_partition, items)
+    wanted = (tuple(targets), probabilities, tuple(keep))
+    scored = map_items(
+        client, _score_partition, items, model, wanted, on_result=_count_up(on_partition, items)
     )
-    return sum(n_samples)
+    measures = {
+        target: TargetSums.merge([sums[place] for _, sums in scored]).measure()
+        for place, target in enumerate(targets)
+    }
+    return sum(n_samples for n_samples, _ in scored), measures
 
 
 def answer_stored(
@@ -128,19 +140,27 @@ def _count_up(
     return lambda done: on_partition(done, len(items))
 
 
-def _score_partition(item: tuple[Layer, Path], model: JointPMF, targets: Sequence[str]) -> int:
-    """Score one partition into one Parquet file, block by block; return its number of samples."""
+def _score_partition(
+    item: tuple[Layer, Path], model: JointPMF, wanted: tuple[Sequence[str], bool, Sequence[str]]
+) -> tuple[int, list[TargetSums]]:
+    """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
+    targets, probabilities, keep = wanted
+    options: dict[str, Any] = {"probabilities": probabilities, "keep": keep}
     layer, out = item
     rows, samples = read_origins(Path(layer.path))
     names = np.array(samples, object)
     empty = np.empty((0, model.schema.n_variables), model.schema.code_dtype)
-    columns = score_samples(empty, model, targets, [], rows[:0]).schema
+    columns = score_samples(empty, model, targets, [], rows[:0], **options)[0].schema
+    parts = [[TargetSums()] * len(targets)]
     with pq.ParquetWriter(out, columns, compression="zstd") as writer:
         for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
             codes, here = block.to_codes(model.schema.offsets), reference.rows
-            table = score_samples(codes, model, targets, names[here].tolist(), rows[here])
+            table, sums = score_samples(
+                codes, model, targets, names[here].tolist(), rows[here], **options
+            )
             writer.write_table(table)
-    return layer.n_rows
+            parts.append(sums)
+    return layer.n_rows, [TargetSums.merge(each) for each in zip(*parts, strict=True)]
 
 
 def _answer_partition(

@@ -32,13 +32,13 @@ def describe_parent(run_id: str, namespace: str, name: str) -> Facet:
 
 
 @cache
-def describe_engine() -> Facet:
-    """Facet of what runs the stages."""
+def describe_engine(package: str) -> Facet:
+    """Facet of what runs the stages: the package prefect, or pmflib alone."""
     return _make(
         "ProcessingEngineRunFacet",
         "1-1-1",
-        name="Prefect",
-        version=version("prefect"),
+        name={"prefect": "Prefect"}.get(package, package),
+        version=version(package),
         openlineageAdapterVersion=version("pmflib"),
     )
 

@@ -56,6 +56,7 @@ class RunEvents:
         self._send, self._store, self._source_paths = send, store, source_paths
         self._namespace, self._pipeline = namespace, pipeline
         self.run_id = run_id or str(uuid.uuid4())
+        self._engine = "prefect" if run_id else "pmflib"
         self._dataset: Reference | None = None
 
     def start_run(self) -> None:
@@ -175,7 +176,7 @@ class RunEvents:
         error: BaseException | None = None,
         tags: Mapping[str, object] | None = None,
     ) -> None:
-        run = {"processing_engine": facets.describe_engine()}
+        run = {"processing_engine": facets.describe_engine(self._engine)}
         if stage:
             run["parent"] = facets.describe_parent(self.run_id, self._namespace, self._pipeline)
         if error is not None:

@@ -73,6 +73,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     with (
         _quiet("distributed", logging.WARNING),
         _quiet("distributed.worker", logging.CRITICAL),
+        _quiet("distributed.nanny", logging.WARNING),
         # Dask's own would have a name that anybody can guess, and take first
         tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
@@ -98,6 +99,8 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             yield local.scheduler_address
         finally:
             del _securities[local.scheduler_address]
+            # a worker that is at work when the run is interrupted is killed in the end, which is nothing to report
+            logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
 
 
 def _find_scheduler(cluster: ClusterConfig) -> str:
@@ -115,17 +118,20 @@ class _RunWorkers:
         Section ``cluster`` of the configuration.
     stack
         Context of the run: workers end with it.
+    alone
+        Whether stages work in this thread, and no workers start.
     address
         Address of the scheduler; empty before they have started.
     """
 
     cluster: ClusterConfig
     stack: ExitStack
+    alone: bool
     address: str = ""
 
     def start(self) -> str:
-        """Start the workers unless they are there; return the address of their scheduler."""
-        if not self.address:
+        """Start the workers unless they are there; return the address of their scheduler, empty where there is none."""
+        if not self.address and not self.alone:
             self.address = self.stack.enter_context(start_workers(self.cluster))
         return self.address
 
@@ -134,7 +140,7 @@ _run_workers: ContextVar[_RunWorkers | None] = ContextVar("run_workers", default
 
 
 @contextmanager
-def share_workers(cluster: ClusterConfig) -> Iterator[str]:
+def share_workers(cluster: ClusterConfig, *, alone: bool = False) -> Iterator[str]:
     """Let the stages of a run share workers. They start when a stage first needs them, and end with the context.
 
     A run that finds everything done never starts any.
@@ -143,17 +149,28 @@ def share_workers(cluster: ClusterConfig) -> Iterator[str]:
     ----------
     cluster
         Section ``cluster`` of the configuration, as for `start_workers`.
+    alone
+        Whether stages work in this thread, and no workers start: the same results, to the bit. A scheduler that is
+        named is used all the same.
 
     Yields
     ------
     Address of a scheduler that runs already; empty where workers start when `use_workers` is first called.
     """
     with ExitStack() as stack:
-        before = _run_workers.set(_RunWorkers(cluster, stack))
+        before = _run_workers.set(
+            _RunWorkers(cluster, stack, alone and not _find_scheduler(cluster))
+        )
         try:
             yield _find_scheduler(cluster)
         finally:
             _run_workers.reset(before)
+
+
+def is_alone() -> bool:
+    """Whether the run under way works in this thread, and starts no workers."""
+    shared = _run_workers.get()
+    return shared is not None and shared.alone
 
 
 @contextmanager
@@ -167,7 +184,7 @@ def use_workers(cluster: ClusterConfig) -> Iterator[str]:
 
     Yields
     ------
-    Address of the scheduler.
+    Address of the scheduler; empty where the run works in this thread alone.
     """
     if (shared := _run_workers.get()) is not None:
         yield shared.start()
@@ -195,17 +212,20 @@ def open_client(address: str) -> Iterator[Client]:
     Parameters
     ----------
     address
-        As `start_workers` gives it.
+        As `use_workers` gives it.
 
     Yields
     ------
-    The client.
+    The client; None where the address is empty.
 
     Raises
     ------
     ConfigError
         If no scheduler answers.
     """
+    if not address:
+        yield None
+        return
     from distributed import Client
 
     try:
@@ -269,11 +289,3 @@ def check_workers_see(client: Client, folder: str) -> None:
 def count_threads(client: Client) -> int:
     """Number of threads that work for a client; 1 without one."""
     return 1 if client is None else max(1, sum(client.nthreads().values()))
-
-
-def find_memory_limit() -> int:
-    """Bytes that a plan may use on this machine: 70 % of the free memory, and of the limit on this process."""
-    import psutil
-    from distributed.system import MEMORY_LIMIT
-
-    return int(0.7 * min(MEMORY_LIMIT, psutil.virtual_memory().available))

@@ -51,7 +51,7 @@ REMEDIES: dict[Problem, str] = {
 NO_KINDS = frozenset({"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage"})
 """Folders of a store that hold no artefacts."""
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
-"""What else may be in a store: the embedded server's home, and certificates of erasure."""
+"""What else may be in a store: certificates of erasure, and the history of Prefect that earlier versions kept there."""
 _PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _KIND = re.compile(r"[a-z][a-z-]*")

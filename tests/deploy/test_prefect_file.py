@@ -1,11 +1,12 @@
-import ast
 import re
 import zoneinfo
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
 from typer.main import get_command
 
@@ -19,15 +20,12 @@ DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE)["deployments"]
 
 
 def read_flow(entrypoint: str) -> tuple[str, list[str]]:
-    """Name of the flow at an entrypoint, and of its parameters, without importing it."""
-    path, function = entrypoint.split(":")
-    for node in ast.parse((ROOT / path).read_text("utf-8")).body:
-        if isinstance(node, ast.FunctionDef) and node.name == function:
-            (decorator,) = node.decorator_list
-            assert isinstance(decorator, ast.Call)
-            (name,) = [word.value for word in decorator.keywords if word.arg == "name"]
-            return ast.literal_eval(name), [argument.arg for argument in node.args.args]
-    raise LookupError(entrypoint)
+    """Name of the flow at an entrypoint, and of its parameters."""
+    path, name = entrypoint.split(":")
+    assert (ROOT / path).exists()
+    flow = getattr(import_module(path.removesuffix(".py").replace("/", ".")), name)
+    assert isinstance(flow, Flow)
+    return flow.name, list(flow.parameters.properties)
 
 
 def list_deployments() -> list[str]:

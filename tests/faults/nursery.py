@@ -56,7 +56,7 @@ class Fault:
             place = os.fspath(words[0])
         except TypeError:
             return
-        if isinstance(place, bytes) or not place.startswith(self._store) or ".prefect" in place:
+        if isinstance(place, bytes) or not place.startswith(self._store):
             return
         with self._lock:
             self._count += 1
@@ -85,8 +85,7 @@ class Fault:
 def main() -> None:
     """Serve jobs until standard input ends."""
     # loaded once, for all children
-    import prefect.flow_engine  # noqa: F401
-
+    import flows.etl  # noqa: F401
     import pmflib.model.stored_evaluation  # noqa: F401
 
     for line in sys.stdin:

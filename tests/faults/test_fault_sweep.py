@@ -73,26 +73,17 @@ class Nursery:
 
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    from flows.server.embedded import prefect_api
-
-    home = tmp_path_factory.mktemp("prefect")
-    with prefect_api(home):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "HOME": str(home),
-                # as the command line sets it, which loads Prefect later than this process
-                "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-            },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        yield Nursery(process)
-        process.communicate(timeout=60)
+    home = tmp_path_factory.mktemp("home")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.nursery"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield Nursery(process)
+    process.communicate(timeout=60)
 
 
 class Undisturbed:

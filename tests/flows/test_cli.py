@@ -67,7 +67,7 @@ def test_main__exit_code_of_an_error(call, monkeypatch, error, code):
     def refuse(path):
         raise error(f"what is wrong, where, and the remedy, in a line that is long [b] {'x' * 99}")
 
-    monkeypatch.setattr(run_module, "load_config", refuse)
+    monkeypatch.setattr(run_module, "load_pipeline", refuse)
     found, out, err = call("status", "pipeline.toml")
     assert (found, out) == (code, "")
     assert err.startswith("error: what is wrong")
@@ -79,7 +79,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def fail(path):
         raise KeyError("ours")
 
-    monkeypatch.setattr(run_module, "load_config", fail)
+    monkeypatch.setattr(run_module, "load_pipeline", fail)
     code, out, err = call("status", "pipeline.toml")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
@@ -92,7 +92,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def interrupt(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "load_config", interrupt)
+    monkeypatch.setattr(run_module, "load_pipeline", interrupt)
     # click turns an interruption inside a command into its own end
     code, _, err = call("status", "pipeline.toml")
     assert code == 130
@@ -324,3 +324,12 @@ def test_verify__names_what_is_damaged(call, tmp_path):
     assert code == 4
     assert [damage["place"] for damage in json.loads(out)["damages"]] == [entry.reference.path]
     assert list(json.loads(out)["remedies"]) == ["damaged content"]
+
+
+def test_main__version_and_debug_are_in_the_help(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    assert "--version" in out
+    assert "--debug" in out
+    code, out, _ = call("--version")
+    assert (code, out.split()[0]) == (0, "pmf")

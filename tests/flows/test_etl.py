@@ -1,9 +1,8 @@
-"""One pipeline on real data under one embedded server: what the flow, its record and the commands say of it."""
+"""One pipeline on real data: what the flow, its record and the commands say of it."""
 
 import json
+import re
 import sys
-from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,6 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("a project")
 
 
-@pytest.fixture(scope="module")
-def api(home):
-    """Address of an embedded Prefect server."""
-    from flows.server.embedded import prefect_api
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        with prefect_api(home / "prefect") as url:
-            yield url
-
-
 def call(patch, *arguments):
     """Exit code of a command."""
     from flows.cli import main
@@ -45,7 +33,7 @@ def call(patch, *arguments):
 
 
 @pytest.fixture(scope="module")
-def ran(home, api):
+def ran(home):
     """Configuration drafted by `pmf infer`, and the facts of its first run."""
     from flows.etl import etl
 
@@ -55,20 +43,18 @@ def ran(home, api):
             "--output", home, "--rank", "4",
         )  # fmt: skip
     assert code == 0
-    since = datetime.now(UTC)
     config = home / "pipeline.toml"
-    return config, etl(str(config)), since
+    return config, etl(str(config))
 
 
 def test_store__of_a_run_is_its_owners_alone(ran, home):
-    for folder in (home / "store", home / "prefect"):
-        for path in (folder, *folder.rglob("*")):
-            assert path.stat().st_mode & 0o077 == 0, path
+    for path in (home / "store", *(home / "store").rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
     assert list((home / "store" / "leases").iterdir()) == []
 
 
 def test_etl__learns_the_votes(ran):
-    _, facts, _ = ran
+    _, facts = ran
     assert facts["reason"] == "first model of this pipeline"
     rows, scores = facts["rows"], facts["scores"]
     assert (rows["rows_in"], rows["samples"], rows["rows_quarantined"]) == (435, 435, 0)
@@ -77,29 +63,8 @@ def test_etl__learns_the_votes(ran):
     assert scores["accuracy"] > scores["baseline_accuracy"] + 0.1
 
 
-def test_etl__every_stage_is_recorded(ran):
-    from prefect import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
-    from flows.server.run_history import wait_until_stored
-
-    _, _, since = ran
-    assert wait_until_stored(since, 30)
-    with get_client(sync_client=True) as client:
-        (run, *_) = [r for r in client.read_flow_runs() if r.name.startswith("pipeline-")]
-        only = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
-        tasks = client.read_task_runs(flow_run_filter=only)
-        artifacts = Counter(a.key for a in client.read_artifacts(flow_run_filter=only))
-    stages = {"ingest", "count", "quality", "fit", "refine", "evaluate", "publish"}
-    assert {task.name.split("-")[0] for task in tasks} == stages
-    assert {(task.state_name, task.run_count) for task in tasks} == {("Completed", 1)}
-    kinds = ("run", "dataset", "counts", "quality", "start", "model", "scores")
-    assert set(artifacts) == {f"pmf-pipeline-{kind}" for kind in kinds}
-    assert len(set(artifacts.values())) == 1
-
-
 def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
-    config, facts, _ = ran
+    config, facts = ran
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, "run", config, "--json") == 0
     out, err = capsys.readouterr()
@@ -111,7 +76,7 @@ def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
 
 
 def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
-    config, _, _ = ran
+    config, _ = ran
     assert call(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
     assert "the live model, unchanged\nLive model " in out
@@ -120,7 +85,7 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
 
 
 def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
-    config, facts, _ = ran
+    config, facts = ran
     answers = {}
     for verb in (["status"], ["query", "party given v03=1 and v04=0"], ["log"]):
         assert call(monkeypatch, verb[0], config, *verb[1:], "--json") == 0
@@ -140,7 +105,7 @@ def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
 
 
 def test_query__title_is_not_cut(ran, monkeypatch, capsys):
-    config, _, _ = ran
+    config, _ = ran
     question = "party given v03=1 and v04=0 and v05=0 and v06=0 and v07=1 and v08=1"
     assert call(monkeypatch, "query", config, question) == 0
     assert question in capsys.readouterr().out
@@ -149,7 +114,7 @@ def test_query__title_is_not_cut(ran, monkeypatch, capsys):
 def test_score__predicts_the_party(ran, monkeypatch, capsys):
     import pyarrow.parquet as pq
 
-    config, _, _ = ran
+    config, _ = ran
     assert call(monkeypatch, "score", config, "--target", "party", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     table = pq.read_table(answer["path"])
@@ -171,7 +136,7 @@ def test_score__predicts_the_party(ran, monkeypatch, capsys):
     ],
 )
 def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, code, message):
-    config, _, _ = ran
+    config, _ = ran
     verb, *more = arguments
     assert call(monkeypatch, verb, config, *more) == code
     out, err = capsys.readouterr()
@@ -181,7 +146,7 @@ def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, 
 
 
 def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
-    config, _, _ = ran
+    config, _ = ran
     text = config.read_text()
     small = config.with_name("small.toml")
     small.write_text(text.replace("rank = 4", "rank = 3") + "[cluster]\nmemory_limit = 1000\n")
@@ -196,3 +161,41 @@ def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
     assert "variable 'v7' is no column of the file" in err
     assert "did you mean ['v" in err
     assert "Traceback" not in err
+
+
+def test_query__conditions_that_no_row_meets(ran, monkeypatch, capsys):
+    config, _ = ran
+    rows = [line.split(",") for line in VOTES.read_text().splitlines()]
+    seen = {(row[1], row[4], party) for row in rows for party in [row[0]]}
+    assert call(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
+    out, err = capsys.readouterr()
+    assert any(each[:2] == ("1", "1") for each in seen)
+    assert "unseen" not in json.loads(out)
+    assert err == ""
+    refused = call(monkeypatch, "query", config, "party given v01=1 and v01=0")
+    assert refused == 2
+    assert "'v01' is given as '1' and as '0'" in capsys.readouterr().err
+
+
+def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsys, tmp_path):
+    import pyarrow.csv
+
+    config, _ = ran
+    words = ["--target", "party", "--probabilities", "--keep", "v03,party"]
+    path = tmp_path / "out" / "scores.csv"
+    assert call(monkeypatch, "score", config, *words, "--output", path) == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r"^party: accuracy 0\.\d+ ± 0\.\d+, log-loss .* on 435 samples, which", out, re.M
+    )
+    table = pyarrow.csv.read_csv(path)
+    assert table["row"].to_pylist() == list(range(1, 436))
+    truth = [int(line.split(",")[0]) for line in VOTES.read_text().splitlines()]
+    assert table["party"].to_pylist() == truth
+    columns = [name for name in table.column_names if name.startswith("party=")]
+    assert len(columns) == 2
+    sums = sum(table[name].to_numpy() for name in columns)
+    assert sums.min() > 1 - 1e-9
+    assert call(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
+    assert "name a file .csv or .parquet" in capsys.readouterr().err
+    assert call(monkeypatch, "score", config, "--keep", "nobody") == 3

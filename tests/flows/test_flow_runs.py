@@ -1,4 +1,4 @@
-"""Flow runs as Prefect has them: states, names, logs and artifacts, under one embedded server."""
+"""Flow runs as Prefect has them: states, names, logs and artifacts, under one server."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from prefect.client.schemas.filters import (
     LogFilter,
     LogFilterFlowRunId,
 )
+from prefect.logging.handlers import APILogWorker
 
 from flows import etl as flows_etl
 from flows.crowd import crowd_flow
@@ -24,6 +25,7 @@ from flows.etl import etl, fit_flow, ingest_flow, marginals_flow
 from flows.score import score_flow
 from pmflib.errors import ConfigError, QualityError
 from tests.pipelines import as_wide, draw_codes, make_schema
+from tests.prefect_server import serve_prefect, wait_until
 
 ROOT = Path(__file__).parents[2]
 FLOWS = [etl, ingest_flow, marginals_flow, fit_flow, score_flow, crowd_flow]
@@ -48,13 +50,18 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def api(home):
-    """Address of an embedded Prefect server that keeps the log of runs, too."""
-    from flows.server.embedded import prefect_api
+    """Address of a Prefect server that keeps the log of runs, too."""
+    from prefect.logging.configuration import setup_logging
+    from prefect.settings import PREFECT_LOGGING_LEVEL, temporary_settings
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_LOGGING_LEVEL", "INFO")
         patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        with prefect_api(home / "prefect") as url:
+        with (
+            serve_prefect(home / "prefect") as url,
+            temporary_settings({PREFECT_LOGGING_LEVEL: "INFO"}),
+        ):
+            setup_logging()
             yield url
 
 
@@ -71,19 +78,26 @@ def read_runs(since):
 
 @pytest.fixture(scope="module")
 def ran(home, api):
-    """Facts of a run, its flow run, its log and its artifacts."""
-    from flows.server.run_history import wait_until_stored
-
+    """Facts of a run, its flow run, its log, its artifacts and its task runs."""
     since = datetime.now(UTC)
     facts = etl(str(home / "nightly.toml"))
-    assert wait_until_stored(since, 30)
+    APILogWorker.drain_all(timeout=30)
     (run,) = read_runs(since)
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id]))
     with get_client(sync_client=True) as client:
-        only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id]))
-        lines = [line.message for line in client.read_logs(only, limit=200)]
-        of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+
+        def read_log():
+            lines = [line.message for line in client.read_logs(only, limit=200)]
+            return lines if any("Finished in state" in line for line in lines) else None
+
+        def read_tasks():
+            tasks = client.read_task_runs(flow_run_filter=of_run)
+            return tasks if all(task.state_name == "Completed" for task in tasks) else None
+
+        lines, tasks = wait_until(read_log), wait_until(read_tasks)
         artifacts = {each.key: each for each in client.read_artifacts(flow_run_filter=of_run)}
-    return facts, run, lines, artifacts
+    return facts, run, lines, artifacts, tasks
 
 
 QUIET_NIGHT = """
@@ -150,7 +164,7 @@ def test_flow__held_back_has_a_state_of_its_own(home, api, monkeypatch):
 
 
 def test_log__says_what_the_command_line_says(ran):
-    facts, _, lines, _ = ran
+    facts, _, lines, _, _ = ran
     text = "\n".join(lines)
     assert re.search("^rows: 402 rows read, 400 rows used, .*2 rows in quarantine", text, re.M)
     for reason, n in facts["rows"]["reasons"].items():
@@ -164,7 +178,7 @@ def test_log__says_what_the_command_line_says(ran):
 
 
 def test_artifacts__name_the_pipeline_and_the_run(ran):
-    facts, _, _, artifacts = ran
+    facts, _, _, artifacts, _ = ran
     stems = {"dataset", "counts", "start", "model", "scores", "run"}
     assert {re.sub(r"^pmf-nightly-2-[0-9a-f]{6}-", "", key) for key in artifacts} >= stems
     (run,) = [each for key, each in artifacts.items() if key.endswith("-run")]
@@ -173,8 +187,15 @@ def test_artifacts__name_the_pipeline_and_the_run(ran):
 
 
 def test_events__have_the_id_of_the_flow_run(ran, home):
-    _, run, _, _ = ran
+    _, run, _, _, _ = ran
     lines = (home / "store" / "lineage" / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     mine = [event for event in events if event["run"]["runId"] == str(run.id)]
     assert [event["eventType"] for event in mine] == ["START", "COMPLETE"]
+
+
+def test_flow__every_stage_is_a_task(ran):
+    *_, tasks = ran
+    stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
+    assert {task.name.split("-")[0] for task in tasks} >= stages
+    assert {task.run_count for task in tasks} == {1}

@@ -29,17 +29,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Folder of a pipeline, under an embedded Prefect server."""
-    from flows.server.embedded import prefect_api
-
+    """Folder of a pipeline."""
     folder = tmp_path_factory.mktemp("guarded")
     make_schema(*SIZES).save(folder / "schema.json")
     (folder / "data").mkdir()
     (folder / "pipeline.toml").write_text(CONFIG)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        with prefect_api(folder / "prefect"):
-            yield folder
+    return folder
 
 
 @pytest.fixture

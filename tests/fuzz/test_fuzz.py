@@ -57,18 +57,14 @@ pseudo_count = 1.0
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Serve all runs with one Prefect server and one worker."""
-    from flows.server.embedded import prefect_api
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        with (
-            prefect_api(tmp_path_factory.mktemp("prefect")),
-            start_workers(ClusterConfig(workers=1)) as address,
-        ):
-            patch.setenv("PMF_DASK_ADDRESS", address)
-            yield
+def services() -> Iterator[None]:
+    """Serve all runs with one worker."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        start_workers(ClusterConfig(workers=1)) as address,
+    ):
+        patch.setenv("PMF_DASK_ADDRESS", address)
+        yield
 
 
 def draw_text(n_rows: int = 120) -> str:
@@ -264,14 +260,12 @@ def test_stores(project: Path, copy: Path, judge: Judge) -> None:
     files = sorted(
         path.relative_to(project / "store")
         for path in (project / "store").rglob("*")
-        if path.is_file() and ".prefect" not in path.parts
+        if path.is_file()
     )
     for seed in range(n):
         rng = random.Random(seed)
         shutil.rmtree(copy / "store")
-        shutil.copytree(
-            project / "store", copy / "store", ignore=shutil.ignore_patterns(".prefect")
-        )
+        shutil.copytree(project / "store", copy / "store")
         name = rng.choice(files)
         target = copy / "store" / name
         kind = rng.randrange(5)

@@ -26,7 +26,7 @@ def codes():
 
 def test_score_samples__one_row_per_sample(model, codes):
     names = [f"s{n}" for n in range(6)]
-    table = score_samples(codes, model, ["rating", 0], names, np.arange(6))
+    table, _ = score_samples(codes, model, ["rating", 0], names, np.arange(6))
     assert table.column_names == [
         "sample",
         "row",
@@ -49,7 +49,9 @@ def test_score_samples__one_row_per_sample(model, codes):
 
 
 def test_score_samples__no_samples(model):
-    table = score_samples(np.empty((0, 2), np.int8), model, ["rating"], [], np.empty(0, np.int64))
+    table, _ = score_samples(
+        np.empty((0, 2), np.int8), model, ["rating"], [], np.empty(0, np.int64)
+    )
     assert table.num_rows == 0
     assert "rating.expected" in table.column_names
 
@@ -82,3 +84,21 @@ def test_judge_answers__known_truths_only(model):
     judged = judge_answers(answers, np.array([0, 1, 1, 0]), np.array([1, 1, -1, 1]), model)
     assert judged == {"judged": 3.0, "accuracy": 1 / 3, "log_prob": -2.0, "rmse": 2.0, "mae": 2.0}
     assert judge_answers(answers, np.zeros(4, int), np.full(4, -1), model) == {}
+
+
+def test_score_samples__probabilities_kept_columns_and_truths(model, codes):
+    names = [""] * len(codes)
+    table, judged = score_samples(
+        codes, model, ["rating"], names, np.arange(len(codes)), probabilities=True, keep=["rating"]
+    )
+    pmf = model.predict_proba(codes, "rating")
+    variable, place = model.schema["rating"], model.schema.position("rating")
+    for code, level in enumerate(variable.levels):
+        np.testing.assert_array_equal(table[f"rating={level}"].to_numpy(), pmf[:, code])
+    held = codes[:, place]
+    expected = [None if code < 0 else variable.levels[code] for code in held.tolist()]
+    assert table["rating"].to_pylist() == expected
+    rows = np.flatnonzero(held >= 0)
+    (sums,) = judged
+    assert (sums.judged, sums.missing) == (rows.size, len(codes) - rows.size)
+    assert sums.correct == (pmf[rows].argmax(axis=1) == held[rows]).sum()

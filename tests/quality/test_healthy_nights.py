@@ -22,11 +22,7 @@ def test_healthy_nights__none_of_a_hundred_is_stopped(make):
 
 
 @pytest.mark.parametrize("pipeline", PLANS)
-def test_accidents__every_one_is_held_back_or_warned_of(pipeline, tmp_path, monkeypatch):
-    from flows.server.embedded import prefect_api
-
-    monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    with prefect_api(tmp_path / "prefect"):
-        outcomes = run_nights(tmp_path / pipeline, pipeline, 0)
+def test_accidents__every_one_is_held_back_or_warned_of(pipeline, tmp_path):
+    outcomes = run_nights(tmp_path / pipeline, pipeline, 0)
     assert [each for each in outcomes if not each.is_right] == []
     assert {each.night for each in outcomes if each.accident} == set(PLANS[pipeline][1])

@@ -11,12 +11,12 @@ from pmflib.running.clients import (
     LateClient,
     check_workers_see,
     count_threads,
-    find_memory_limit,
     open_client,
     share_workers,
     start_workers,
     use_workers,
 )
+from pmflib.running.memory_limits import find_memory_limit
 
 
 def test_open_client__unreachable_scheduler(monkeypatch):

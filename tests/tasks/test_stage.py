@@ -2,19 +2,9 @@ import pytest
 
 from pmflib.errors import ConfigError, SchemaError
 from tasks.ingest import ingest
-from tasks.stage import is_worth_a_retry
+from tasks.stage import stage
+from tasks.stage_runs import is_worth_a_retry
 from tests.pipelines import make_schema
-
-
-class Ended:
-    """A state of a task run that ended with an error, or without."""
-
-    def __init__(self, error=None):
-        self._error = error
-
-    def result(self):
-        if self._error is not None:
-            raise self._error
 
 
 class LostScheduler(Exception):
@@ -28,11 +18,27 @@ class LostScheduler(Exception):
         (OSError("disk"), True),
         (LostScheduler(), True),
         (KeyError("ours"), False),
-        (None, False),
     ],
 )
 def test_is_worth_a_retry__only_what_may_pass(error, expected):
-    assert is_worth_a_retry(None, None, Ended(error)) is expected
+    assert is_worth_a_retry(error) is expected
+
+
+@pytest.mark.parametrize(("error", "n_runs"), [(OSError("disk"), 3), (SchemaError("fix it"), 1)])
+def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
+    waits = []
+    monkeypatch.setattr("tasks.stage_runs.time.sleep", waits.append)
+    calls = []
+
+    @stage(name="one")
+    def one(config):
+        calls.append(config)
+        raise error
+
+    with pytest.raises(type(error)):
+        one("config")
+    assert calls == ["config"] * n_runs
+    assert waits == [2, 10][: n_runs - 1]
 
 
 def test_load_schema__a_target_that_is_no_variable_is_found_before_a_file_is_read(pipeline):

@@ -36,7 +36,12 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
     config, stages, model = long_log
     reference = score.fn(config, stages["dataset"], stages["model"], ("v2",), workers)
     rows = read_parquet(config, reference)
-    assert summary_of(config, reference) == {"samples": 120, "targets": ["v2"]}
+    summary = summary_of(config, reference)
+    assert (summary["samples"], summary["targets"]) == (120, ["v2"])
+    known = int((CODES[:, 2] >= 0).sum())
+    measures = summary["measures"]["v2"]
+    assert (measures["judged"], measures["truth_missing"]) == (known, 120 - known)
+    assert 0 <= measures["accuracy"] <= 1
     codes = np.array([CODES[int(row["sample"][1:])] for row in rows])
     assert len({row["sample"] for row in rows}) == 120
     pmf = model.predict_proba(codes, "v2")

@@ -47,6 +47,8 @@ def read_confusion(
     PmfError
         If the order is unknown.
     """
+    # loading it takes longer than most label logs
+
     if order not in ("joint", "each"):
         raise PmfError(f"order is {order!r}; give 'joint' or 'each'")
     n_classes = factors.shape[1]

@@ -133,6 +133,8 @@ def draw_roots(
     ----------
     Metropolis et al. (1953), Journal of Chemical Physics 21, for the walk.
     """
+    # loading it takes longer than most label logs
+
     n_classes = root.shape[1]
     if n_classes == 1 or not root.any():
         return [start] * n_draws
