@@ -101,8 +101,8 @@ def _type_class() -> type:
 
 
 def _rebuild_environment(module: str, constants: Any, name: str) -> Any:
-    # numba's own would import any module
-    if module not in sys.modules:
+    # numba's own would import any module; those of numba are trusted, and not all of them are loaded yet
+    if module not in sys.modules and not module.startswith("numba."):
         raise pickle.UnpicklingError(f"module {module} is not loaded")
     from numba.core.environment import _rebuild_env
 
