@@ -72,6 +72,11 @@ class DenseBlock:
         codes[:, variable] = -1
         return DenseBlock(codes, self.weights)
 
+    def cut(self, start: int, stop: int) -> DenseBlock:
+        """Return the samples of the rows from one on and before another, which are not copied."""
+        weights = None if self.weights is None else self.weights[start:stop]
+        return DenseBlock(self.codes[start:stop], weights)
+
     def take(self, rows: IntArray) -> DenseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
         return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])

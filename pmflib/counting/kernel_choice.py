@@ -12,14 +12,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock
-from pmflib.kernels.pair_checks import is_compiled, planes_work
+from pmflib.kernels.pair_checks import (
+    Compiled,
+    compile_in_background,
+    fold_planes_work,
+    is_compiled,
+    planes_work,
+)
 
 Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
@@ -29,12 +35,15 @@ SAMPLED_ROWS = 256
 """Rows in which observed cells are counted, at most about twice as many."""
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
-COMPILE_NS: dict[Method, float] = {"planes": 1.4e9, "tiles": 1.1e9}
+COMPILE_NS: dict[Compiled, float] = {"planes": 1.4e9, "fold planes": 3e9, "tiles": 1.1e9}
 """What the first call on a machine costs, over that of the scatter, nanoseconds."""
 LOAD_NS = 1e8
 """The same where another process has left its compiled code."""
 
-_saved: dict[Method, float] = {}
+FOLD_GROUP_ROWS = 512
+"""Rows of a fold that bit planes count in the time of one."""
+
+_saved: dict[Compiled, float] = {}
 
 
 @dataclass(frozen=True)
@@ -137,10 +146,6 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
 def choose_method(block: Block, offsets: IntArray) -> Method:
     """Choose how to count a block.
 
-    A kernel is compiled by the first process that calls it, and loaded by others. The scatter goes on until what
-    another method would have saved so far in this process pays for that, so a small job never waits for a compiler
-    and a large one loses at most as much again.
-
     Parameters
     ----------
     block
@@ -150,18 +155,66 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
 
     Returns
     -------
-    A method that can count this block.
+    A method that can count this block; the scatter while `is_ready` says that the best is not.
     """
     work = measure_work(block, offsets)
     # blocks of a group share visits to the table
     costs = estimate_costs(work, sweeps=min(1.0, 2 * block.n_rows / TILE_ROWS))
     best = min(costs, key=costs.__getitem__)
-    if best == "scatter":
-        return best
-    # threads that race here lose a saving, and compile a block later
-    _saved[best] = _saved.get(best, 0.0) + costs["scatter"] - costs[best]
-    if _saved[best] < min(LOAD_NS, COMPILE_NS[best]):
-        return "scatter"
-    if _saved[best] < COMPILE_NS[best] and not is_compiled(best):
+    if best == "scatter" or not is_ready(best, costs["scatter"] - costs[best]):
         return "scatter"
     return best if best == "tiles" or planes_work() else "scatter"
+
+
+def choose_fold_planes(codes: IntArray, offsets: IntArray, n_folds: int) -> bool:
+    """Choose whether bit planes count rows that are still to be dealt to folds.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), -1 missing, not checked yet.
+    offsets
+        int64 of shape (n_variables + 1,).
+    n_folds
+        Number of folds.
+
+    Returns
+    -------
+    Whether they are the best method, and ready.
+    """
+    step = max(1, len(codes) // SAMPLED_ROWS)
+    # every integer can be turned into one that planes can be made of
+    sample = measure_work(DenseBlock(codes[::step].astype(np.int16)), offsets)
+    costs = estimate_costs(replace(sample, n_rows=len(codes)))
+    n_padded = max(len(codes), n_folds * FOLD_GROUP_ROWS)
+    planes = estimate_costs(replace(sample, n_rows=n_padded))["planes"]
+    return (
+        planes < costs["scatter"]
+        and planes < costs["tiles"]
+        and is_ready("fold planes", costs["scatter"] - planes)
+        and fold_planes_work()
+    )
+
+
+def is_ready(method: Compiled, saving: float) -> bool:
+    """Whether a method is to be called now, or the scatter goes on.
+
+    A kernel is compiled by the first process that calls it, and loaded by others. It is loaded where it saves as much
+    as that costs. It is compiled beside the work from the second call on, for the first one may compile the scatter;
+    and in place of the work where it saves more than compiling costs. So a small job never waits for a compiler.
+
+    Parameters
+    ----------
+    method
+        A method that is cheaper than the scatter, once compiled.
+    saving
+        Nanoseconds that it would save now.
+    """
+    is_first = method not in _saved
+    # threads that race here lose a saving, and compile a block later
+    _saved[method] = _saved.get(method, 0.0) + saving
+    if _saved[method] < min(LOAD_NS, COMPILE_NS[method]):
+        return False
+    if saving >= COMPILE_NS[method] or is_compiled(method):
+        return True
+    return not is_first and compile_in_background(method)

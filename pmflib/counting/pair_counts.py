@@ -13,6 +13,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
+from pmflib.counting.kernel_choice import choose_fold_planes
 from pmflib.counting.stored_tables import KIND, StoredTables
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
@@ -194,8 +195,17 @@ def count_pairs(
     if n_folds < 1:
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
     schema = read_schema(cardinalities)
-    codes = schema.encode(codes)
     total = PairCounts.zero(schema, n_folds)
+    if not isinstance(codes, np.ndarray):
+        codes = schema.encode(codes)
+    schema.check_shape(codes)
+    if choose_fold_planes(codes, schema.offsets, n_folds):
+        from pmflib.kernels.fold_planes import count_folds  # numba loads on first use
+
+        if not count_folds(codes, schema.offsets, total.tables, total.n_rows):
+            schema.check_codes(codes)  # names the code that is out of range
+        return total
+    codes = schema.check_codes(codes)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)
     for fold in range(n_folds):
         mine = codes[folds == fold] if n_folds > 1 else codes

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from itertools import pairwise
 
 import numpy as np
 
@@ -51,11 +52,14 @@ class SamplesInMemory:
     ) -> None:
         whole = merge_duplicates(DenseBlock(codes))
         n_blocks = max(1, min(MAX_BLOCKS, whole.n_observed * rank // BLOCK_WORK, whole.n_rows))
-        self.n_observed = int(np.count_nonzero(codes >= 0))
+        self.n_observed = (
+            int(np.count_nonzero(codes >= 0)) if whole.weights is not None else whole.n_observed
+        )
         self._offsets, self._target = offsets, target
-        self._blocks = [
-            whole.take(rows) for rows in np.array_split(np.arange(whole.n_rows), n_blocks)
-        ]
+        # the first blocks have the rows that are left over, one each
+        n_each, n_over = divmod(whole.n_rows, n_blocks)
+        ends = [number * n_each + min(number, n_over) for number in range(n_blocks + 1)]
+        self._blocks = [whole.cut(start, stop) for start, stop in pairwise(ends)]
         self._pool = ThreadPoolExecutor(count_processors())
 
     def hide(self, variable: int) -> SamplesInMemory:

@@ -93,12 +93,12 @@ def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped
 
 
 @compile_kernel()
-def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-untyped-def]
+def multiply_planes(planes, n_words, kept, n_kept, owners, sums):  # type: ignore[no-untyped-def]
     """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
 
-    planes: as packed. n_words: multiple of LANES. kept: int64, planes to multiply, increasing, filled up to a
-    multiple of TILE with a plane of zeros. owners: int64 (n_planes,), variable of each plane. sums: int32
-    (n_planes, n_planes), upper triangle.
+    planes: as packed. n_words: multiple of LANES. kept: int64, n_kept planes to multiply, increasing, filled up to a
+    multiple of TILE with any. owners: int64 (n_planes,), variable of each plane. sums: int32 or int64 (n_planes,
+    n_planes), upper triangle.
     """
     flat = planes.reshape(planes.size)
     starts = kept * planes.shape[1]
@@ -110,9 +110,30 @@ def multiply_planes(planes, n_words, kept, owners, sums):  # type: ignore[no-unt
                 if owners[kept[i]] == owners[kept[j + TILE - 1]]:
                     continue
                 count_tile(flat, starts[i : i + TILE], starts[j : j + TILE], 0, n_words, counts)
-                for p in range(TILE):
-                    for q in range(TILE):
-                        sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
+                if j + TILE <= n_kept:
+                    for p in range(TILE):
+                        for q in range(TILE):
+                            sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
+                else:
+                    for p in range(min(TILE, n_kept - i)):
+                        for q in range(n_kept - j):
+                            sums[kept[i + p], kept[j + q]] += counts[TILE * p + q]
+
+
+@compile_kernel()
+def keep_planes(ones, n_rows, kept):  # type: ignore[no-untyped-def]
+    """List the planes to multiply, those that are neither all zeros nor all ones; returns how many.
+
+    ones: as from `add_margins`, of n_rows rows. kept: int64 (n_levels + TILE,), filled up with the plane of zeros that
+    follows the others.
+    """
+    n_kept = 0
+    for plane in range(ones.size):
+        if 0 < ones[plane] < n_rows:
+            kept[n_kept] = plane
+            n_kept += 1
+    kept[n_kept : n_kept + TILE] = ones.size
+    return n_kept
 
 
 @compile_kernel()
@@ -139,16 +160,11 @@ def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owner
         n_rows = stop - start
         n_words = (n_rows + GROUP_ROWS - 1) // GROUP_ROWS * LANES
         add_margins(planes, n_words, n_rows, ones, sums)
-        n_kept = 0
         for plane in range(n_levels):
             singles[plane] += ones[plane]
-            if 0 < ones[plane] < n_rows:
-                kept[n_kept] = plane
-                n_kept += 1
-        while n_kept % TILE:
-            kept[n_kept] = n_levels
-            n_kept += 1
-        multiply_planes(planes, n_words, kept[:n_kept], owners, sums)
+        n_kept = keep_planes(ones, n_rows, kept)
+        n_filled = (n_kept + TILE - 1) // TILE * TILE
+        multiply_planes(planes, n_words, kept[:n_filled], n_kept, owners, sums)
 
 
 def choose_chunk_rows(n_levels: int) -> int:

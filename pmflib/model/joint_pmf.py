@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
+from pmflib.schema.variable import MISSING
 from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
 
 KIND = "joint PMF"
@@ -85,23 +87,32 @@ class JointPMF:
         """Conditional PMF of a variable given the latent state, (cardinality, rank), columns sum to 1."""
         return self.factors[self.schema.rows_of(variable)]
 
-    def _infer_states(
-        self, table: object, hidden: int | None = None, *, want_posteriors: bool = True
-    ) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-        """Posteriors and log-probabilities, a batch of rows at a time; one variable may be hidden."""
-        from pmflib.em.row_tables import score_block
-
-        codes = self._encode(table, hidden)
-        logs = take_logs(self.prior, self.factors)
+    def _iterate_blocks(
+        self, codes: IntArray, hidden: int | None = None
+    ) -> Iterator[tuple[slice, DenseBlock]]:
+        """Rows in batches, which are checked while the cache holds them; one variable may be hidden."""
         for start in range(0, len(codes), BATCH_ROWS):
             rows = slice(start, min(start + BATCH_ROWS, len(codes)))
-            block = DenseBlock(codes[rows])
-            posteriors = np.empty((block.n_rows, self.rank if want_posteriors else 0))
-            log_probs = np.empty(block.n_rows)
-            score_block(block, self.schema.offsets, *logs, log_probs, posteriors)
-            yield rows, posteriors, log_probs
+            part = codes[rows]
+            if hidden is not None:
+                part = part.copy()
+                part[:, hidden] = MISSING
+            yield rows, DenseBlock(self.schema.check_codes(part))
+
+    def _score(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        from pmflib.em.row_tables import score_block
+
+        score_block(block, self.schema.offsets, *self._logs, log_probs, posteriors)
+
+    @cached_property
+    def _logs(self) -> tuple[FloatArray, FloatArray]:
+        return take_logs(self.prior, self.factors)
 
     def _encode(self, table: object, hidden: int | None = None) -> IntArray:
+        """Codes of a table; an array of codes is given back, and only its shape and dtype are checked."""
+        if isinstance(table, np.ndarray):
+            self.schema.check_shape(table)
+            return table
         return self.schema.encode(
             table, hidden=None if hidden is None else self.schema.names[hidden]
         )
@@ -123,8 +134,11 @@ class JointPMF:
         SchemaError
             If the table does not fit the schema.
         """
-        parts = [log_probs for _, _, log_probs in self._infer_states(table, want_posteriors=False)]
-        return np.concatenate(parts) if parts else np.empty(0)
+        codes = self._encode(table)
+        log_probs = np.empty(len(codes))
+        for rows, block in self._iterate_blocks(codes):
+            self._score(block, log_probs[rows], np.empty((block.n_rows, 0)))
+        return log_probs
 
     def posterior(self, table: object) -> FloatArray:
         """Posterior of the latent state of each row.
@@ -133,8 +147,11 @@ class JointPMF:
         -------
         float64 of shape (n_rows, rank), rows sum to 1; the prior for a row with nothing observed.
         """
-        parts = [posteriors for _, posteriors, _ in self._infer_states(table)]
-        return np.concatenate(parts) if parts else np.empty((0, self.rank))
+        codes = self._encode(table)
+        posteriors = np.empty((len(codes), self.rank))
+        for rows, block in self._iterate_blocks(codes):
+            self._score(block, np.empty(block.n_rows), posteriors[rows])
+        return posteriors
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
         """PMF of a variable in each row, given the other variables observed there.
@@ -157,8 +174,14 @@ class JointPMF:
         """
         place = self.schema.position(variable)
         factor = self.factor(place)
-        parts = [posteriors @ factor.T for _, posteriors, _ in self._infer_states(table, place)]
-        return np.concatenate(parts) if parts else np.empty((0, len(factor)))
+        codes = self._encode(table, place)
+        probabilities = np.empty((len(codes), len(factor)))
+        n_batch = min(len(codes), BATCH_ROWS)
+        posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
+        for rows, block in self._iterate_blocks(codes, place):
+            self._score(block, log_probs[: block.n_rows], posteriors[: block.n_rows])
+            np.matmul(posteriors[: block.n_rows], factor.T, out=probabilities[rows])
+        return probabilities
 
     def predict(self, table: object, variable: str | int) -> IntArray:
         """Most probable code of a variable in each row (MAP), given the others; the first of equals.
@@ -193,8 +216,10 @@ class JointPMF:
         -------
         The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
         """
-        codes = self._encode(table).copy()
-        for rows, posteriors, _ in self._infer_states(codes):
+        codes = self.schema.encode(table).copy()
+        for rows, block in self._iterate_blocks(codes):
+            posteriors = np.empty((block.n_rows, self.rank))
+            self._score(block, np.empty(block.n_rows), posteriors)
             batch = codes[rows]
             for place in range(self.schema.n_variables):
                 gaps = np.flatnonzero(batch[:, place] < 0)

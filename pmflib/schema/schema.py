@@ -22,6 +22,7 @@ from pmflib.json_files import read_json
 from pmflib.schema.inference import propose_variable
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.missing_codes import propose_codes
+from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
 
@@ -294,6 +295,24 @@ class Schema:
         SchemaError
             If shape, dtype or range is wrong.
         """
+        self.check_shape(codes)
+        lows, highs = find_extremes(codes) if len(codes) else (MISSING, MISSING)
+        if np.any(lows < MISSING) or np.any(highs >= self.cardinalities):
+            outside = (codes < MISSING) | (codes >= self.cardinalities)
+            row, column = map(int, np.argwhere(outside)[0])
+            raise SchemaError(
+                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
+            )
+        return np.ascontiguousarray(codes, self.code_dtype)
+
+    def check_shape(self, codes: np.ndarray[Any, Any]) -> None:
+        """Check the shape and dtype of an array of codes, and leave their range.
+
+        Raises
+        ------
+        SchemaError
+            If shape or dtype is wrong.
+        """
         if codes.ndim != 2 or codes.shape[1] != self.n_variables:
             raise SchemaError(
                 f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables})"
@@ -302,13 +321,6 @@ class Schema:
             raise SchemaError(
                 f"codes has dtype {codes.dtype}; codes are integers, -1 where missing"
             )
-        outside = (codes < MISSING) | (codes >= self.cardinalities)
-        if outside.any():
-            row, column = map(int, np.argwhere(outside)[0])
-            raise SchemaError(
-                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
-            )
-        return np.ascontiguousarray(codes, self.code_dtype)
 
     def decode(self, codes: IntArray) -> pa.Table:
         """Labels of codes: an Arrow table of texts, null where missing; the inverse of `encode`."""

@@ -10,12 +10,12 @@ from pmflib.blocks import Block, DenseBlock
 from pmflib.counting import kernel_choice as counting_plan
 from pmflib.counting.adding import add_block, add_blocks
 from pmflib.counting.kernel_choice import (
-    COMPILE_NS,
     CountingWork,
     choose_method,
     estimate_costs,
     measure_work,
 )
+from pmflib.kernels import pair_checks
 from pmflib.kernels.llvm import fallback
 from pmflib.kernels.pair_checks import planes_work
 from pmflib.kernels.pair_scatter import add_dense
@@ -116,13 +116,35 @@ def test_choose_method__no_rows() -> None:
     assert choose_method(*make_block(0, 30, 1.0)) == "scatter"
 
 
-def test_choose_method__compiles_when_savings_pay_for_it() -> None:
+def test_choose_method__compiles_beside_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def compile_later(method: str) -> bool:
+        asked.append(method)
+        return len(asked) > 3
+
+    monkeypatch.setattr(counting_plan, "compile_in_background", compile_later)
     block, offsets = make_block(60_000, 30, 1.0)
     costs = estimate_costs(measure_work(block, offsets))
-    n_plain = int(COMPILE_NS["planes"] / (costs["scatter"] - costs["planes"]))
-    assert 10 < n_plain < 200
-    methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
-    assert methods == ["scatter"] * n_plain + ["planes"] * 2
+    n_small = int(counting_plan.LOAD_NS / (costs["scatter"] - costs["planes"]))
+    methods = [choose_method(block, offsets) for _ in range(n_small + 6)]
+    assert asked == ["planes"] * 6
+    assert methods == ["scatter"] * (n_small + 3) + ["planes"] * 3
+
+
+def test_compile_in_background__once(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(pair_checks, "_compiling", {})
+    monkeypatch.setattr(pair_checks, "_call_once", called.append)
+    pair_checks.compile_in_background("tiles")
+    pair_checks._compiling["tiles"].join()
+    assert pair_checks.compile_in_background("tiles")
+    assert called == ["tiles"]
+
+
+@pytest.mark.parametrize("method", ["planes", "fold planes", "tiles"])
+def test_call_once__every_method(method: pair_checks.Compiled) -> None:
+    pair_checks._call_once(method)
 
 
 def test_choose_method__compiled_code_is_used_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,44 +42,70 @@ def _shuffle(builder: Any, pair: Any, places: list[int]) -> Any:
     return builder.shuffle_vector(*pair, pattern)
 
 
-@intrinsic
-def transpose_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-def]
-    """Transpose 64 rows of 16 codes: ``strip[64 * j + r] = codes[start + stride * r + j]``.
+def _transpose(context: Any, builder: Any, kinds: Any, codes: Any, place_of: Any, strip: Any) -> None:
+    """Transpose the 64 rows of 16 codes that begin at the places given.
 
     Four groups of 16 rows lie side by side in a vector, so that the 16 x 16 transpositions of all four are the
     same 64 interleavings within groups, and each result holds a variable's 64 codes in order.
     """
+    size = STRIP_VARIABLES
+    source = _data(context, builder, kinds[0], codes)
+    target = _data(context, builder, kinds[-1], strip)
+    code = context.get_value_type(kinds[0].dtype)
+    piece = ir.VectorType(code, size)
+    width = code.width // 8
+
+    def load(row: int) -> Any:
+        return builder.load(_at(builder, source, place_of(row), piece), align=width)
+
+    rows = []
+    for row in range(size):
+        quarters = [load(row + size * group) for group in range(4)]
+        halves = [_shuffle(builder, quarters[k : k + 2], list(range(2 * size))) for k in (0, 2)]
+        rows.append(_shuffle(builder, halves, list(range(4 * size))))
+    groups = range(0, STRIP_ROWS, size)
+    low, high = (
+        [g + k + side for g in groups for k in half for side in (0, STRIP_ROWS)]
+        for half in (range(size // 2), range(size // 2, size))
+    )
+    for _ in range(4):
+        pairs = [(rows[k], rows[k + size // 2]) for k in range(size // 2)]
+        rows = [_shuffle(builder, pair, half) for pair in pairs for half in (low, high)]
+    for j, row in enumerate(rows):
+        place = ir.Constant(I64, STRIP_ROWS * j)
+        builder.store(row, _at(builder, target, place, row.type), align=width)
+
+
+@intrinsic
+def transpose_strip(typing, codes, start, stride, strip):  # type: ignore[no-untyped-def]
+    """Transpose 64 rows of 16 codes: ``strip[64 * j + r] = codes[start + stride * r + j]``."""
     signature = types.void(codes, types.intp, types.intp, strip)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        size = STRIP_VARIABLES
-        source = _data(context, builder, signature.args[0], arguments[0])
-        target = _data(context, builder, signature.args[3], arguments[3])
-        code = context.get_value_type(signature.args[0].dtype)
-        piece = ir.VectorType(code, size)
-        width = code.width // 8
+        codes, start, stride, strip = arguments
 
-        def load(row: int) -> Any:
-            jump = builder.mul(arguments[2], ir.Constant(I64, row))
-            place = builder.add(arguments[1], jump)
-            return builder.load(_at(builder, source, place, piece), align=width)
+        def place_of(row: int) -> Any:
+            return builder.add(start, builder.mul(stride, ir.Constant(I64, row)))
 
-        rows = []
-        for row in range(size):
-            quarters = [load(row + size * group) for group in range(4)]
-            halves = [_shuffle(builder, quarters[k : k + 2], list(range(2 * size))) for k in (0, 2)]
-            rows.append(_shuffle(builder, halves, list(range(4 * size))))
-        groups = range(0, STRIP_ROWS, size)
-        low, high = (
-            [g + k + side for g in groups for k in half for side in (0, STRIP_ROWS)]
-            for half in (range(size // 2), range(size // 2, size))
-        )
-        for _ in range(4):
-            pairs = [(rows[k], rows[k + size // 2]) for k in range(size // 2)]
-            rows = [_shuffle(builder, pair, half) for pair in pairs for half in (low, high)]
-        for j, row in enumerate(rows):
-            place = ir.Constant(I64, STRIP_ROWS * j)
-            builder.store(row, _at(builder, target, place, row.type), align=width)
+        _transpose(context, builder, signature.args, codes, place_of, strip)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def transpose_places(typing, codes, places, column, strip):  # type: ignore[no-untyped-def]
+    """Transpose 64 rows that lie anywhere: ``strip[64 * j + r] = codes[places[r] + column + j]``; places: int64."""
+    signature = types.void(codes, places, types.intp, strip)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        codes, places, column, strip = arguments
+        starts = _data(context, builder, signature.args[1], places)
+
+        def place_of(row: int) -> Any:
+            return builder.add(builder.load(builder.gep(starts, [I64(row)])), column)
+
+        _transpose(context, builder, signature.args, codes, place_of, strip)
         return context.get_dummy_value()
 
     return signature, generate

@@ -1,0 +1,270 @@
+"""Pair counting by bit planes, rows dealt to folds and codes checked on the way: one pass, and nothing is copied.
+
+Rows of a fold lie apart. They are listed until there are enough of them to be packed into planes of that fold, by when
+the codes are still in the cache of the core.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pmflib.arrays import IntArray
+from pmflib.kernels.llvm.saved_code import compile_kernel
+from pmflib.kernels.llvm.vectors import (
+    LANES,
+    STRIP_ROWS,
+    STRIP_VARIABLES,
+    TILE,
+    mask_equal,
+    mask_least,
+    transpose_places,
+)
+from pmflib.kernels.planes import (
+    GROUP_ROWS,
+    add_margins,
+    keep_planes,
+    multiply_planes,
+)
+
+FOLD_ROWS = 8192
+"""Rows of a fold packed before their planes are multiplied, at most: 1 KiB a plane."""
+TABLES_BYTES = 64 << 20
+"""Tables of folds that grow in one pass over the codes, bytes; larger ones have passes of their own."""
+PASS_ROWS = 2048
+"""Rows whose folds are found at once."""
+BLOCK_ROWS = 65_536
+"""Rows turned at a time into the integers that vectors compare."""
+
+
+@compile_kernel()
+def find_folds(first_row, n_folds, folds):  # type: ignore[no-untyped-def]
+    """Fill the folds of rows from a number on, int64, as `pmflib.hashing.assign_folds` deals them with seed 0."""
+    wanted = np.uint64(n_folds)
+    is_power = wanted & (wanted - np.uint64(1)) == 0
+    for k in range(folds.size):
+        z = np.uint64(first_row + k) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+        folds[k] = np.int64(z & (wanted - np.uint64(1))) if is_power else np.int64(z % wanted)
+
+
+@compile_kernel()
+def pack_rows(codes, places, n_rows, offsets, strips, planes, word):  # type: ignore[no-untyped-def]
+    """Turn listed rows into bit planes; returns bits that are not 0 if a code is outside its variable's range.
+
+    codes: int8 or int16, flat; 16 of them can be read from each row's places of variables 0, 16, ... on. places: int64,
+    where n_rows rows begin, at most GROUP_ROWS; changed beyond them. strips: work space of GROUP_ROWS rows. planes:
+    uint64 (n_planes, n_words), written from ``word`` on, zeros where the last 64 rows end.
+    """
+    size = STRIP_ROWS * STRIP_VARIABLES
+    n_variables = offsets.size - 1
+    n_strips = (n_rows + STRIP_ROWS - 1) // STRIP_ROWS
+    places[n_rows : n_strips * STRIP_ROWS] = places[0]
+    outside = np.uint64(0)
+    for start in range(0, n_variables, STRIP_VARIABLES):
+        n_here = min(STRIP_VARIABLES, n_variables - start)
+        for k in range(n_strips):
+            strip = strips[k * size : (k + 1) * size]
+            transpose_places(codes, places[k * STRIP_ROWS : (k + 1) * STRIP_ROWS], start, strip)
+            if (k + 1) * STRIP_ROWS > n_rows:
+                for j in range(n_here):
+                    strip[j * STRIP_ROWS + n_rows - k * STRIP_ROWS : (j + 1) * STRIP_ROWS] = -1
+        for j in range(n_here):
+            first, last = offsets[start + j], offsets[start + j + 1] - 1
+            for plane in range(first, last):
+                for k in range(n_strips):
+                    position = j * STRIP_ROWS + k * size
+                    planes[plane, word + k] = mask_equal(strips, position, plane - first)
+            for k in range(n_strips):
+                position = j * STRIP_ROWS + k * size
+                planes[last, word + k] = mask_least(strips, position, 0)
+                outside |= mask_least(strips, position, last - first + 1)
+                outside |= ~mask_least(strips, position, -1)
+    return outside
+
+
+@compile_kernel()
+def multiply_fold(planes, n_words, n_rows, owners, ones, kept, singles, table):  # type: ignore[no-untyped-def]
+    """Add what the planes of a fold hold to its table, whose last levels stand for "observed"; n_words are in use."""
+    n_filled = (n_words + LANES - 1) // LANES * LANES
+    planes[:, n_words:n_filled] = 0
+    add_margins(planes, n_filled, n_rows, ones, table)
+    for plane in range(ones.size):
+        singles[plane] += ones[plane]
+    n_kept = keep_planes(ones, n_rows, kept)
+    n_listed = (n_kept + TILE - 1) // TILE * TILE
+    multiply_planes(planes, n_filled, kept[:n_listed], n_kept, owners, table)
+
+
+@compile_kernel()
+def derive_last(offsets, singles, table):  # type: ignore[no-untyped-def]
+    """Turn counts of "observed" into counts of the last level, in place; a variable's own block gets single counts."""
+    n_variables, n_levels = offsets.size - 1, singles.size
+    for variable in range(n_variables):
+        first, last = offsets[variable], offsets[variable + 1] - 1
+        for level in range(first, last):
+            singles[last] -= singles[level]
+        for row in range(first, last + 1):
+            for other in range(variable + 1, n_variables):
+                end = offsets[other + 1] - 1
+                total = table[row, end]
+                for column in range(offsets[other], end):
+                    total -= table[row, column]
+                table[row, end] = total
+        for row in range(first, last):
+            for column in range(last + 1, n_levels):
+                table[last, column] -= table[row, column]
+        for row in range(first, last + 1):
+            table[row, : last + 1] = 0
+            table[row, row] = singles[row]
+
+
+@compile_kernel()
+def add_row(codes, place, offsets, table):  # type: ignore[no-untyped-def]
+    """Count one row without vectors; returns whether a code is outside its variable's range."""
+    n_variables = offsets.size - 1
+    for i in range(n_variables):
+        code = np.int64(codes[place + i])
+        if code < -1 or code >= offsets[i + 1] - offsets[i]:
+            return True
+        if code >= 0:
+            for j in range(i, n_variables):
+                other = np.int64(codes[place + j])
+                if 0 <= other < offsets[j + 1] - offsets[j]:
+                    table[offsets[i] + code, offsets[j] + other] += 1
+    return False
+
+
+@compile_kernel()
+def add_folds(
+    codes, n_rows, n_safe, first_row, n_folds, low, ends, offsets, owners, planes, singles, tables, n_dealt
+):  # type: ignore[no-untyped-def]
+    """Count rows into the tables of their folds; returns whether all codes are in range, and stops where they are not.
+
+    codes: int8 or int16, flat, row after row, -1 missing; of the first n_safe of n_rows rows, 16 codes can be read from
+    each variable whose number is a multiple of 16. first_row: number of the first row. low: first of the folds that
+    tables, int64 (n_here, n_levels, n_levels), belong to; their upper triangles hold "observed" in place of the last
+    levels until the last call, which has ``ends`` true. owners: as for `multiply_planes`. planes: uint64 (n_here,
+    n_levels + 1, n_words), overwritten; n_words is a multiple of LANES. singles: int64 (n_here, n_levels), gain the ones
+    of the planes. n_dealt: int64 (n_here,), gains the rows.
+    """
+    n_here, n_levels, n_variables = tables.shape[0], owners.size - 1, offsets.size - 1
+    places = np.empty((n_here, GROUP_ROWS), np.int64)
+    strips = np.empty(GROUP_ROWS * STRIP_VARIABLES, codes.dtype)
+    n_listed, n_words, n_packed = np.zeros((3, n_here), np.int64)
+    ones, kept = np.empty(n_levels, np.int64), np.empty(n_levels + TILE, np.int64)
+    folds = np.zeros(PASS_ROWS, np.int64)
+    outside = np.uint64(0)
+    for start in range(0, n_safe, PASS_ROWS):
+        stop = min(start + PASS_ROWS, n_safe)
+        if n_folds > 1:
+            find_folds(first_row + start, n_folds, folds[: stop - start])
+        for row in range(start, stop):
+            fold = folds[row - start] - low
+            if fold < 0 or fold >= n_here:
+                continue
+            places[fold, n_listed[fold]] = row * n_variables
+            n_listed[fold] += 1
+            if n_listed[fold] == GROUP_ROWS:
+                outside |= pack_rows(
+                    codes, places[fold], GROUP_ROWS, offsets, strips, planes[fold], n_words[fold]
+                )
+                n_listed[fold] = 0
+                n_words[fold] += LANES
+                n_packed[fold] += GROUP_ROWS
+                if n_words[fold] == planes.shape[2]:
+                    if outside:
+                        return False
+                    multiply_fold(
+                        planes[fold], n_words[fold], n_packed[fold], owners, ones, kept, singles[fold], tables[fold]
+                    )  # fmt: skip
+                    n_dealt[fold] += n_packed[fold]
+                    n_words[fold] = n_packed[fold] = 0
+    for fold in range(n_here):
+        n_rest = n_listed[fold]
+        if n_rest:
+            outside |= pack_rows(codes, places[fold], n_rest, offsets, strips, planes[fold], n_words[fold])
+            n_words[fold] += (n_rest + STRIP_ROWS - 1) // STRIP_ROWS
+            n_packed[fold] += n_rest
+        if outside:
+            return False
+        if n_packed[fold]:
+            multiply_fold(
+                planes[fold], n_words[fold], n_packed[fold], owners, ones, kept, singles[fold], tables[fold]
+            )  # fmt: skip
+            n_dealt[fold] += n_packed[fold]
+        if ends:
+            derive_last(offsets, singles[fold], tables[fold])
+    for row in range(n_safe, n_rows):
+        if n_folds > 1:
+            find_folds(first_row + row, n_folds, folds[:1])
+        fold = folds[0] - low
+        if 0 <= fold < n_here:
+            if add_row(codes, row * n_variables, offsets, tables[fold]):
+                return False
+            n_dealt[fold] += 1
+    return True
+
+
+def count_folds(
+    codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: IntArray
+) -> bool:
+    """Count the pairs of rows into the tables of the folds that `pmflib.hashing.assign_folds` deals their numbers to.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), at least one variable; -1 is missing. Of int8 and int16 nothing is
+        copied where the rows lie one behind the other.
+    offsets
+        int64 of shape (n_variables + 1,).
+    tables
+        int64 of shape (n_folds, n_levels, n_levels), zeros; upper triangles are filled.
+    n_rows
+        int64 of shape (n_folds,), zeros: filled with the rows of each fold.
+
+    Returns
+    -------
+    Whether all codes are in range; if not, tables and n_rows hold nothing of use.
+
+    Notes
+    -----
+    Memory: 1 KiB a level for each fold whose table grows at once; independent of the rows.
+    """
+    n_folds, n_levels = tables.shape[:2]
+    n_here = max(1, min(n_folds, TABLES_BYTES // tables[0].nbytes))
+    # a fold of few rows has short planes
+    n_groups = -(-len(codes) // (n_folds * GROUP_ROWS)) + 1
+    n_words = min(FOLD_ROWS // STRIP_ROWS, n_groups * LANES)
+    planes = np.zeros((n_here, n_levels + 1, n_words), np.uint64)
+    owners = np.repeat(np.arange(offsets.size), np.append(np.diff(offsets), 1))
+    for low in range(0, n_folds, n_here):
+        mine = slice(low, low + n_here)
+        singles = np.zeros((len(n_rows[mine]), n_levels), np.int64)
+        for first_row, block, n_block, n_safe in _iterate_blocks(codes, offsets):
+            where = (first_row, n_folds, low, first_row + n_block == len(codes), offsets, owners, planes)
+            if not add_folds(block, n_block, n_safe, *where, singles, tables[mine], n_rows[mine]):
+                return False
+    return True
+
+
+def _iterate_blocks(codes: IntArray, offsets: IntArray) -> Iterator[tuple[int, IntArray, int, int]]:
+    """Rows one behind the other in int8 or int16: number of the first, flat codes, rows, rows that vectors can read."""
+    n_variables = codes.shape[1]
+    width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
+    dtype = np.dtype(np.int8 if np.diff(offsets).max() <= 127 else np.int16)
+    if codes.dtype in (dtype, np.int16) and codes.flags.c_contiguous:
+        # vectors read past the end of a row
+        n_safe = max(0, (codes.size - width) // n_variables + 1)
+        yield 0, codes.reshape(-1), len(codes), min(len(codes), n_safe)
+        return
+    least, most = np.iinfo(codes.dtype).min, np.iinfo(dtype).max
+    for start in range(0, len(codes), BLOCK_ROWS):
+        part = codes[start : start + BLOCK_ROWS]
+        flat = np.empty(part.size + width, dtype)
+        if not np.can_cast(codes.dtype, dtype):
+            # what a narrower integer cannot hold stays out of range
+            part = part.clip(max(least, -2), most)
+        flat[: part.size].reshape(part.shape)[...] = part
+        yield start, flat, len(part), len(part)
