@@ -21,6 +21,7 @@ slow: $(VENV)/.ready
 gates: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.counting.pairs --short || $(BIN)/python -m benchmarks.counting.pairs --short
 	$(BIN)/python -m benchmarks.em.passes --short || $(BIN)/python -m benchmarks.em.passes --short
+	$(BIN)/python -m benchmarks.public --short || $(BIN)/python -m benchmarks.public --short
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SparseBlock
 from pmflib.errors import PmfError, SchemaError
+from pmflib.crowd.radix_order import sort_stably
 from pmflib.schema.schema import as_arrow
 from pmflib.schema.variable import as_text
 
@@ -104,14 +105,20 @@ def read_labels(
     n_workers, n_classes = len(worker[1]), len(label[1])
     if not n_classes:
         raise SchemaError("no row has a label: pass labels, or the classes that there are")
-    labelled = np.flatnonzero((reason == 0) & (label[0] >= 0))
-    kept = _keep_one(task[0][labelled] * n_workers + worker[0][labelled], on_repeated)
-    repeated = np.ones(labelled.size, bool)
-    repeated[kept] = False
-    _set_aside(reason, labelled[repeated], "repeated")
-    rows = labelled[kept]
-    levels = (worker[0][rows] * n_classes + label[0][rows]).astype(np.int32)
-    ends = np.cumsum(np.bincount(task[0][rows], minlength=len(task[1])))
+    given = (reason == 0) & (label[0] >= 0)
+    labelled = np.flatnonzero(given)
+    tasks, levels = task[0], (worker[0] * n_classes + label[0]).astype(np.int32)
+    keys = tasks * n_workers + worker[0]
+    if labelled.size < given.size:
+        tasks, levels, keys = tasks[labelled], levels[labelled], keys[labelled]
+    kept = _keep_one(keys, on_repeated)
+    levels = levels[kept]
+    if kept.size < labelled.size:
+        repeated = np.ones(labelled.size, bool)
+        repeated[kept] = False
+        _set_aside(reason, labelled[repeated], "repeated")
+        tasks = tasks[kept]
+    ends = np.cumsum(np.bincount(tasks, minlength=len(task[1])))
     block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
     return LabelLog(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
 
@@ -148,6 +155,11 @@ def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
         column = column.cast(column.type.value_type)
     if pa.types.is_null(column.type):
         return np.full(len(column), -1, np.int64), pa.array([], pa.string())
+    if pa.types.is_integer(column.type) and len(column) and not column.null_count:
+        values = column.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if high - low < 2 * values.size:
+            return _encode_integers(values, low, high, column.type)
     coded = column.combine_chunks().dictionary_encode()
     values = coded.dictionary
     order = np.asarray(pc.sort_indices(values), np.int64)
@@ -155,6 +167,17 @@ def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
     ranks[order], ranks[-1] = np.arange(order.size), -1
     codes = coded.indices.cast(pa.int64()).fill_null(order.size).to_numpy(zero_copy_only=False)
     return ranks[codes], values.take(pa.array(order))
+
+
+def _encode_integers(
+    values: IntArray, low: int, high: int, kind: pa.DataType
+) -> tuple[IntArray, pa.Array]:
+    """Do `_encode` where there are hardly more integers between the smallest and the largest than values."""
+    places = values - low if low else values
+    seen = np.zeros(high - low + 1, bool)
+    seen[places] = True
+    ranks = np.cumsum(seen, dtype=np.int64) - 1
+    return ranks[places], pa.array(np.flatnonzero(seen) + low, kind)
 
 
 def _restrict(
@@ -174,7 +197,7 @@ def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
 
 def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
     """Place of the label that counts for each key, by key."""
-    order = np.argsort(keys, kind="stable")
+    order = sort_stably(keys)
     ordered = keys[order]
     changes = ordered[1:] != ordered[:-1]
     if on_repeated == "error" and not changes.all():
@@ -183,6 +206,8 @@ def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
             f"{n_repeated} labels repeat a task and worker; pass on_repeated='last' or 'first'"
         )
     if not keys.size:
+        return order
+    if changes.all():
         return order
     edge = np.append(changes, True) if on_repeated == "last" else np.append(True, changes)
     kept: IntArray = order[edge]

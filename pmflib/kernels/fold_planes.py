@@ -138,7 +138,19 @@ def add_row(codes, place, offsets, table):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_folds(
-    codes, n_rows, n_safe, first_row, n_folds, low, ends, offsets, owners, planes, singles, tables, n_dealt
+    codes,
+    n_rows,
+    n_safe,
+    first_row,
+    n_folds,
+    low,
+    ends,
+    offsets,
+    owners,
+    planes,
+    singles,
+    tables,
+    n_dealt,
 ):  # type: ignore[no-untyped-def]
     """Count rows into the tables of their folds; returns whether all codes are in range, and stops where they are not.
 
@@ -184,7 +196,9 @@ def add_folds(
     for fold in range(n_here):
         n_rest = n_listed[fold]
         if n_rest:
-            outside |= pack_rows(codes, places[fold], n_rest, offsets, strips, planes[fold], n_words[fold])
+            outside |= pack_rows(
+                codes, places[fold], n_rest, offsets, strips, planes[fold], n_words[fold]
+            )
             n_words[fold] += (n_rest + STRIP_ROWS - 1) // STRIP_ROWS
             n_packed[fold] += n_rest
         if outside:
@@ -207,9 +221,7 @@ def add_folds(
     return True
 
 
-def count_folds(
-    codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: IntArray
-) -> bool:
+def count_folds(codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: IntArray) -> bool:
     """Count the pairs of rows into the tables of the folds that `pmflib.hashing.assign_folds` deals their numbers to.
 
     Parameters
@@ -243,7 +255,15 @@ def count_folds(
         mine = slice(low, low + n_here)
         singles = np.zeros((len(n_rows[mine]), n_levels), np.int64)
         for first_row, block, n_block, n_safe in _iterate_blocks(codes, offsets):
-            where = (first_row, n_folds, low, first_row + n_block == len(codes), offsets, owners, planes)
+            where = (
+                first_row,
+                n_folds,
+                low,
+                first_row + n_block == len(codes),
+                offsets,
+                owners,
+                planes,
+            )
             if not add_folds(block, n_block, n_safe, *where, singles, tables[mine], n_rows[mine]):
                 return False
     return True

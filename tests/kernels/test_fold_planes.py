@@ -26,7 +26,9 @@ SHAPES = [
 ]
 
 
-def count_copies(codes: IntArray, cardinalities: list[int], n_folds: int) -> tuple[IntArray, IntArray]:
+def count_copies(
+    codes: IntArray, cardinalities: list[int], n_folds: int
+) -> tuple[IntArray, IntArray]:
     """Tables and rows of the folds, of a copy for each."""
     offsets = offsets_of(cardinalities)
     tables = np.zeros((n_folds, offsets[-1], offsets[-1]), np.int64)
@@ -36,7 +38,9 @@ def count_copies(codes: IntArray, cardinalities: list[int], n_folds: int) -> tup
     return tables, np.bincount(folds, minlength=n_folds)
 
 
-def count(codes: IntArray, cardinalities: list[int], n_folds: int) -> tuple[IntArray, IntArray] | None:
+def count(
+    codes: IntArray, cardinalities: list[int], n_folds: int
+) -> tuple[IntArray, IntArray] | None:
     offsets = offsets_of(cardinalities)
     tables = np.zeros((n_folds, offsets[-1], offsets[-1]), np.int64)
     n_rows = np.zeros(n_folds, np.int64)
@@ -53,12 +57,18 @@ def test_find_folds__as_assign_folds(n_folds: int) -> None:
 @pytest.mark.parametrize(("n_rows", "cardinalities", "n_folds"), SHAPES)
 @pytest.mark.parametrize("missing", [0.0, 0.4, 1.0])
 def test_count_folds__equals_copies(
-    n_rows: int, cardinalities: list[int], n_folds: int, missing: float, monkeypatch: pytest.MonkeyPatch
+    n_rows: int,
+    cardinalities: list[int],
+    n_folds: int,
+    missing: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # planes that are full several times
     monkeypatch.setattr(fold_planes, "FOLD_ROWS", 2 * GROUP_ROWS)
     rng = np.random.default_rng(n_rows)
-    codes = make_codes(rng, n_rows, cardinalities, missing).astype(Schema.from_cardinalities(cardinalities).code_dtype)
+    codes = make_codes(rng, n_rows, cardinalities, missing).astype(
+        Schema.from_cardinalities(cardinalities).code_dtype
+    )
     found = count(codes, cardinalities, n_folds)
     assert found is not None
     for each, expected in zip(found, count_copies(codes, cardinalities, n_folds), strict=True):
@@ -67,7 +77,9 @@ def test_count_folds__equals_copies(
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", ">i4", ">i2", "u1", "u2", "u8"])
 @pytest.mark.parametrize("layout", ["plain", "fortran", "strided", "reversed", "read-only"])
-def test_count_folds__dtypes_and_layouts(dtype: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_folds__dtypes_and_layouts(
+    dtype: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fold_planes, "BLOCK_ROWS", 700)
     cardinalities = [3, 127, 2, 5]
     codes = make_codes(np.random.default_rng(1), 2000, cardinalities, 0.3)
@@ -119,7 +131,9 @@ def test_count_folds__code_out_of_range(dtype: str, row: int, value: int) -> Non
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64])
-def test_count_pairs__names_the_code_out_of_range(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_pairs__names_the_code_out_of_range(
+    dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pair_counts, "choose_fold_planes", lambda *arguments: True)
     codes = np.zeros((100, 2), dtype)
     codes[40, 1] = 3
@@ -128,12 +142,16 @@ def test_count_pairs__names_the_code_out_of_range(dtype: type, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("n_folds", [1, 3, 16])
-def test_count_pairs__any_path_gives_the_same(n_folds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_pairs__any_path_gives_the_same(
+    n_folds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cardinalities = [5, 2, 3, 1, 9]
     codes = make_codes(np.random.default_rng(4), 5000, cardinalities, 0.4)
     found = []
     for planes in (False, True):
-        monkeypatch.setattr(pair_counts, "choose_fold_planes", lambda *arguments, planes=planes: planes)
+        monkeypatch.setattr(
+            pair_counts, "choose_fold_planes", lambda *arguments, planes=planes: planes
+        )
         found.append(count_pairs(codes, cardinalities, n_folds=n_folds))
     np.testing.assert_array_equal(found[0].tables, found[1].tables)
     np.testing.assert_array_equal(found[0].n_rows, found[1].n_rows)

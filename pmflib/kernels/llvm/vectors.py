@@ -42,7 +42,9 @@ def _shuffle(builder: Any, pair: Any, places: list[int]) -> Any:
     return builder.shuffle_vector(*pair, pattern)
 
 
-def _transpose(context: Any, builder: Any, kinds: Any, codes: Any, place_of: Any, strip: Any) -> None:
+def _transpose(
+    context: Any, builder: Any, kinds: Any, codes: Any, place_of: Any, strip: Any
+) -> None:
     """Transpose the 64 rows of 16 codes that begin at the places given.
 
     Four groups of 16 rows lie side by side in a vector, so that the 16 x 16 transpositions of all four are the
