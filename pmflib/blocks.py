@@ -140,6 +140,12 @@ class SparseBlock:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
         return SparseBlock(before[self.indptr], self.indices[kept], self.weights)
 
+    def cut(self, start: int, stop: int) -> SparseBlock:
+        """Return the samples of the rows from one on and before another; level indices are not copied."""
+        ends = self.indptr[start : stop + 1]
+        weights = None if self.weights is None else self.weights[start:stop]
+        return SparseBlock(ends - ends[0], self.indices[ends[0] : ends[-1]], weights)
+
     def take(self, rows: IntArray) -> SparseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
         lengths = np.diff(self.indptr)[rows]

@@ -56,6 +56,13 @@ class FoldedCounts:
         tables = np.zeros((n_folds, *(schema.n_levels,) * cls.ORDER), np.int64)
         return cls(schema, tables, np.zeros(n_folds, np.int64))
 
+    def __repr__(self) -> str:
+        """What was counted, and how much."""
+        return (
+            f"{type(self).__name__}({int(self.n_rows.sum()):,} samples, {self.schema.n_variables} variables, "
+            f"{self.schema.n_levels} levels, {self.n_folds} folds)"
+        )
+
     @property
     def n_folds(self) -> int:
         """Number of folds."""

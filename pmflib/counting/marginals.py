@@ -36,6 +36,14 @@ class Marginals:
     observed: BoolArray
     offsets: IntArray
 
+    def __repr__(self) -> str:
+        """Sizes, and how many pairs were observed."""
+        n = self.offsets.size - 1
+        return (
+            f"Marginals({n} variables, {int(self.offsets[-1])} levels, {int(self.observed.sum()) // 2} of "
+            f"{n * (n - 1) // 2} pairs observed)"
+        )
+
     @classmethod
     def from_counts(cls, counts: PairCounts, *, min_support: int = 1) -> Marginals:
         """Normalise counts.

@@ -21,7 +21,7 @@ from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PairCounts(FoldedCounts):
     """How often each pair of levels occurs together, by fold.
 

@@ -19,7 +19,7 @@ MAX_TRIPLE_BYTES = 1 << 30
 """Largest table of triples, bytes: 512 levels in all."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TripleCounts(FoldedCounts):
     """How often each triple of levels occurs together, by fold.
 

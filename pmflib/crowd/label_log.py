@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SparseBlock
-from pmflib.errors import PmfError, SchemaError
 from pmflib.crowd.radix_order import sort_stably
+from pmflib.errors import PmfError, SchemaError
 from pmflib.schema.schema import as_arrow
 from pmflib.schema.variable import as_text
 
@@ -42,6 +42,13 @@ class LabelLog:
     workers: pa.Array
     classes: pa.Array
     quarantine: pa.Table
+
+    def __repr__(self) -> str:
+        """Sizes."""
+        return (
+            f"LabelLog({self.n_tasks:,} tasks, {self.n_workers:,} workers, {self.n_classes} classes, "
+            f"{self.block.n_observed:,} labels, {self.quarantine.num_rows:,} set aside)"
+        )
 
     @property
     def n_tasks(self) -> int:

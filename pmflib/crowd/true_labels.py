@@ -44,6 +44,13 @@ class Aggregation:
     n_passes: int = 0
     converged: bool = True
 
+    def __repr__(self) -> str:
+        """The log, and how its labels were found."""
+        settled = "converged" if self.converged else "not converged"
+        return (
+            f"Aggregation({self.log!r}, method {self.method!r}, {self.n_passes} passes, {settled})"
+        )
+
     @cached_property
     def codes(self) -> IntArray:
         """Most probable class of each task, int64 of shape (n_tasks,); the first of equals."""

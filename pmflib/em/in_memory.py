@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.blocks import DenseBlock
+from pmflib.blocks import Block, DenseBlock
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import (
@@ -59,7 +59,7 @@ class SamplesInMemory:
         # the first blocks have the rows that are left over, one each
         n_each, n_over = divmod(whole.n_rows, n_blocks)
         ends = [number * n_each + min(number, n_over) for number in range(n_blocks + 1)]
-        self._blocks = [whole.cut(start, stop) for start, stop in pairwise(ends)]
+        self._blocks: list[Block] = [whole.cut(start, stop) for start, stop in pairwise(ends)]
         self._pool = ThreadPoolExecutor(count_processors())
 
     def hide(self, variable: int) -> SamplesInMemory:

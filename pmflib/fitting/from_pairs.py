@@ -56,6 +56,16 @@ class FitResult:
     comparisons: tuple[Comparison, ...] = ()
     log_likelihoods: tuple[float, ...] = ()
 
+    def __repr__(self) -> str:
+        """The model, how it was reached, how good it is, and the notes."""
+        parts = [f"{self.model!r}", f"{len(self.loss_history)} passes or iterations"]
+        parts.append("converged" if self.converged else "not converged")
+        if self.loss_history:
+            parts.append(f"loss {self.loss_history[-1]:.6g}")
+        if self.held_out:
+            parts.append(f"held out {max(self.held_out):.6g} nats per sample")
+        return f"FitResult({', '.join(parts)}{''.join(f'; {note}' for note in self.notes)})"
+
 
 @document_methods(PAIR_METHODS)
 def fit(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pmflib.counting.pair_counts import PairCounts
+from pmflib.arrays import IntArray
+from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
@@ -21,12 +23,15 @@ from pmflib.running.clients import count_threads
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 
+if TYPE_CHECKING:
+    from pmflib.ranks.choice import RankChoice
+
 
 def fit_em(
     samples: object,
     model: JointPMF | None = None,
     *,
-    rank: int | None = None,
+    rank: int | Literal["auto"] | None = None,
     schema: Schema | None = None,
     validation: object | None = None,
     start: str = "auto",
@@ -56,7 +61,8 @@ def fit_em(
     model
         Start; or give a rank. Without held-out samples it is refined until the objective has converged.
     rank
-        Number of latent states, where no model is given.
+        Number of latent states, where no model is given; "auto" has `pmflib.select_rank` choose it by the pairs of
+        held-out folds, and the result's comparisons and notes say how.
     schema
         Variables, where neither a model nor stored samples are given; by default inferred from the samples.
     validation
@@ -132,27 +138,41 @@ def fit_em(
         schema = samples.schema
     elif schema is None:
         schema = _infer_schema(samples)
+    seed = _read_seed(rng, is_stored)
+    if not isinstance(samples, StoredSamples):
+        samples = schema.encode(samples)
+        if not len(samples):
+            raise PmfError("codes has no rows; EM needs at least one sample")
+    choice = None
+    if rank == "auto":
+        counts = _load_counts(samples, counts, schema)
+        choice = _choose_rank(counts, seed)
+        rank = choice.rank
     fit = EMFit(
         schema=schema,
         rank=model.rank if model is not None else rank or 0,
         options=Options.make("given" if model else start, pseudo_count, members, rank or 1),
-        seed=_read_seed(rng, is_stored),
+        seed=seed,
         passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
         target=None if target is None else schema.position(target),
         made={} if model is None else {"given": (model.prior, model.factors)},
         given="" if model is None else digest_model((model.prior, model.factors)),
     )
     if isinstance(samples, StoredSamples):
-        counts = samples.count_pairs() if counts is None else counts
+        counts = _load_counts(samples, counts, schema)
         if start_model is not None:
             fit = fit.started_from(start_model, counts)
         result = fit.fit_stored(samples, validation, counts)
     else:
-        codes = schema.encode(samples)
-        if not len(codes):
-            raise PmfError("codes has no rows; EM needs at least one sample")
+        codes = samples
         held_out = fit.open_held_out(validation)
         result = fit.fit_all_codes(codes) if held_out is None else fit.fit_codes(codes, held_out)[1]
+    if choice is not None:
+        result = replace(
+            result,
+            comparisons=(*choice.comparisons, *result.comparisons),
+            notes=(choice.reason, *choice.notes, *result.notes),
+        )
     warn_if_stopped(result, max_passes)
     return result
 
@@ -194,7 +214,34 @@ def check_can_start(model: JointPMF) -> None:
         )
 
 
-def _check_options(model: JointPMF | None, rank: int | None, start: str, members: int) -> None:
+def _load_counts(
+    samples: StoredSamples | IntArray, counts: PairCounts | StoredCounts | None, schema: Schema
+) -> PairCounts | StoredCounts:
+    """Co-occurrence counts of all folds: those given, or counted."""
+    if counts is not None:
+        return counts
+    return (
+        samples.count_pairs()
+        if isinstance(samples, StoredSamples)
+        else count_pairs(samples, schema)
+    )
+
+
+def _choose_rank(counts: PairCounts | StoredCounts, seed: int) -> RankChoice:
+    """Choose the rank as `select_rank` does."""
+    from pmflib.ranks.by_pairs import select_rank  # ranks are chosen by fits
+
+    if isinstance(counts, StoredCounts):
+        stored = PairCounts.load(counts.path)
+        counts = stored if counts.folds is None else stored.select_folds(counts.folds)
+    return select_rank(counts, rng=seed)
+
+
+def _check_options(
+    model: JointPMF | None, rank: int | Literal["auto"] | None, start: str, members: int
+) -> None:
+    if isinstance(rank, str) and rank != "auto":
+        raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
     if (model is None) == (rank is None):
         raise PmfError(
             f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"

@@ -137,7 +137,7 @@ def add_row(codes, place, offsets, table):  # type: ignore[no-untyped-def]
 
 
 @compile_kernel()
-def add_folds(
+def add_folds(  # type: ignore[no-untyped-def]
     codes,
     n_rows,
     n_safe,
@@ -151,15 +151,15 @@ def add_folds(
     singles,
     tables,
     n_dealt,
-):  # type: ignore[no-untyped-def]
+):
     """Count rows into the tables of their folds; returns whether all codes are in range, and stops where they are not.
 
     codes: int8 or int16, flat, row after row, -1 missing; of the first n_safe of n_rows rows, 16 codes can be read from
     each variable whose number is a multiple of 16. first_row: number of the first row. low: first of the folds that
     tables, int64 (n_here, n_levels, n_levels), belong to; their upper triangles hold "observed" in place of the last
     levels until the last call, which has ``ends`` true. owners: as for `multiply_planes`. planes: uint64 (n_here,
-    n_levels + 1, n_words), overwritten; n_words is a multiple of LANES. singles: int64 (n_here, n_levels), gain the ones
-    of the planes. n_dealt: int64 (n_here,), gains the rows.
+    n_levels + 1, n_words), overwritten; n_words is a multiple of LANES. singles: int64 (n_here, n_levels), gain the
+    ones of the planes. n_dealt: int64 (n_here,), gains the rows.
     """
     n_here, n_levels, n_variables = tables.shape[0], owners.size - 1, offsets.size - 1
     places = np.empty((n_here, GROUP_ROWS), np.int64)
@@ -279,12 +279,12 @@ def _iterate_blocks(codes: IntArray, offsets: IntArray) -> Iterator[tuple[int, I
         n_safe = max(0, (codes.size - width) // n_variables + 1)
         yield 0, codes.reshape(-1), len(codes), min(len(codes), n_safe)
         return
-    least, most = np.iinfo(codes.dtype).min, np.iinfo(dtype).max
+    least, most = (0 if codes.dtype.kind == "u" else -2), 2 ** (8 * dtype.itemsize - 1) - 1
     for start in range(0, len(codes), BLOCK_ROWS):
         part = codes[start : start + BLOCK_ROWS]
         flat = np.empty(part.size + width, dtype)
         if not np.can_cast(codes.dtype, dtype):
             # what a narrower integer cannot hold stays out of range
-            part = part.clip(max(least, -2), most)
+            part = part.clip(least, most)
         flat[: part.size].reshape(part.shape)[...] = part
         yield start, flat, len(part), len(part)

@@ -73,6 +73,11 @@ class JointPMF:
                 "prior, or a variable's rows of factors, do not sum to 1; normalise them"
             )
 
+    def __repr__(self) -> str:
+        """Sizes, and the method that fitted it."""
+        method = f", method {self.origin['method']!r}" if "method" in self.origin else ""
+        return f"JointPMF(rank {self.rank}, {self.schema.n_variables} variables, {self.schema.n_levels} levels{method})"
+
     @property
     def rank(self) -> int:
         """Number of latent states."""

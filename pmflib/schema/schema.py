@@ -25,6 +25,9 @@ from pmflib.schema.missing_codes import propose_codes
 from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
+SHOWN = 6
+"""Variables that the short form of a schema names."""
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -73,6 +76,12 @@ class Schema:
             raise SchemaError(
                 f"left_out names {_abridged(both)}, which are variables; take them out of one of the two"
             )
+
+    def __repr__(self) -> str:
+        """First variables with their number of levels; the whole is in `to_json`."""
+        shown = [f"{each.name!r} ({each.cardinality})" for each in self.variables[:SHOWN]]
+        more = ", ..." if len(self.variables) > SHOWN else ""
+        return f"Schema({self.n_variables} variables, {self.n_levels} levels: {', '.join(shown)}{more})"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from pmflib.counting.pair_counts import count_pairs
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.kernels import fold_planes
-from pmflib.kernels.fold_planes import GROUP_ROWS, count_folds, find_folds
+from pmflib.kernels.fold_planes import count_folds, find_folds
 from pmflib.kernels.pair_scatter import add_dense
+from pmflib.kernels.planes import GROUP_ROWS
 from pmflib.schema import Schema
 from tests.reference import make_codes, offsets_of
 

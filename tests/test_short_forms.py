@@ -1,0 +1,72 @@
+"""Short forms of what a person looks at in a notebook, and a rank left to the library."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import pmflib as pmf
+from pmflib import crowd
+from pmflib.errors import PmfError, SchemaError
+from pmflib.schema.schema import as_arrow
+
+
+@pytest.fixture(scope="module")
+def codes() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    state = rng.integers(0, 2, (600, 1))
+    return np.where(rng.random((600, 8)) < 0.85, state, 1 - state).astype(np.int8)
+
+
+def test_repr__short_and_telling(codes: np.ndarray) -> None:
+    schema = pmf.Schema.from_cardinalities([2] * 8)
+    counts = pmf.count_pairs(codes, schema)
+    result = pmf.fit_em(codes, rank=2, schema=schema)
+    table = {"task": [1, 1, 1, 2, 2, 2], "worker": list("abcabb"), "label": list("xxyyyx")}
+    found = crowd.aggregate(table)
+    assert repr(schema) == (
+        "Schema(8 variables, 16 levels: 'v0' (2), 'v1' (2), 'v2' (2), 'v3' (2), 'v4' (2), 'v5' (2), ...)"
+    )
+    assert repr(counts) == "PairCounts(600 samples, 8 variables, 16 levels, 16 folds)"
+    assert (
+        repr(pmf.Marginals.from_counts(counts))
+        == "Marginals(8 variables, 16 levels, 28 of 28 pairs observed)"
+    )
+    method = result.model.origin["method"]
+    assert repr(result.model) == f"JointPMF(rank 2, 8 variables, 16 levels, method {method!r})"
+    assert repr(result).startswith(f"FitResult({result.model!r}, {len(result.loss_history)} passes")
+    assert repr(found.log) == "LabelLog(2 tasks, 3 workers, 2 classes, 5 labels, 1 set aside)"
+    assert repr(found).startswith(f"Aggregation({found.log!r}, method 'auto', ")
+    assert all(len(repr(each)) < 300 for each in (schema, counts, result.model, found))
+
+
+def test_fit_em__rank_chosen_by_pairs(codes: np.ndarray) -> None:
+    result = pmf.fit_em(codes, rank="auto", rng=1)
+    assert result.model.rank == 2
+    assert int(result.comparisons[0].best.settings["rank"]) >= 2
+    assert result.notes[0] == result.comparisons[0].reason
+    fixed = pmf.fit_em(codes, rank=2, rng=1)
+    np.testing.assert_array_equal(result.model.factors, fixed.model.factors)
+
+
+def test_fit_em__unknown_word_for_rank(codes: np.ndarray) -> None:
+    with pytest.raises(PmfError, match="rank is 'many'; give a number, or 'auto'"):
+        pmf.fit_em(codes, rank="many")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
+        pa.table([pa.array([1])] * 3, names=["a", "b", "a"]),
+        pa.record_batch([pa.array([1])] * 3, names=["a", "b", "a"]),
+    ],
+)
+def test_as_arrow__columns_of_one_name(table: object) -> None:
+    with pytest.raises(SchemaError, match=r"columns named more than once: \['a'\]; rename or drop"):
+        as_arrow(table)
+
+
+def test_as_arrow__names_that_are_the_same_text() -> None:
+    with pytest.raises(SchemaError, match=r"more than once: .*'1'"):
+        as_arrow({1: [0], "1": [0]})
