@@ -135,4 +135,9 @@ def show_facts(facts: dict[str, Any], as_json: bool) -> None:
 def show_quarantine(facts: dict[str, Any]) -> None:
     """Say how rejected rows can be read, if there are any."""
     if n_rows := facts["rows"].get("rows_quarantined"):
-        out.print(f"Quarantined rows: {n_rows:,}; `pmf quarantine` writes them to a Parquet file")
+        reasons = ", ".join(
+            f"{reason} {n:,}" for reason, n in facts["rows"].get("reasons", {}).items()
+        )
+        out.print(
+            f"Quarantined rows: {n_rows:,} ({reasons}); `pmf quarantine` writes them to a Parquet file"
+        )

@@ -18,7 +18,7 @@ from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 9
+VERSION = 10
 
 
 @stage(name="labels")

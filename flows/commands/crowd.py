@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,8 @@ import typer
 
 from flows.commands.infer import relate
 from flows.console import AsJson, orchestrated, out, print_json, show_quarantine
+from flows.label_files import SUFFIXES, write_one_file
+from flows.label_summary import describe_agreement
 from pmflib.config import PipelineConfig, load_config, make_crowd, make_source
 from pmflib.config.draft import draft_config
 from pmflib.errors import ConfigError
@@ -29,9 +32,20 @@ OPTIONS = {
     "crowd.method": "--method",
     "crowd.em": "--em/--no-em",
     "crowd.classes": "--classes",
+    "schema.on_duplicate": "--on-repeated",
     "seed": "--seed",
 }
 """Option of the command for each of the configuration."""
+
+
+class OnRepeated(StrEnum):
+    """What the configuration knows for several answers of one worker to one task."""
+
+    FIRST = "first"
+    LAST = "last"
+    ERROR = "error"
+
+
 COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
 """Names of the columns by default."""
 NOTE = (
@@ -48,7 +62,11 @@ def crowd(
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="Folder for labels, workers, pipeline.toml and the store.")
+        Path,
+        typer.Option(
+            help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
+            ".parquet, with all else in a folder of that name."
+        ),
     ] = Path("crowd"),
     task: Annotated[
         str | None, typer.Option(help="Column that names the task.", show_default="task")
@@ -73,6 +91,13 @@ def crowd(
             show_default="auto",
         ),
     ] = None,
+    on_repeated: Annotated[
+        OnRepeated | None,
+        typer.Option(
+            help="Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
+            show_default="last",
+        ),
+    ] = None,
     em: Annotated[
         bool | None,
         typer.Option(
@@ -95,7 +120,7 @@ def crowd(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the true labels of tasks that many workers have labelled; Parquet.
+    """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
 
     Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
@@ -110,11 +135,13 @@ def crowd(
         "source.columns": None if columns is None else tuple(columns.split(",")),
         "crowd.method": method,
         "crowd.em": em,
+        "schema.on_duplicate": None if on_repeated is None else on_repeated.value,
         "crowd.classes": None if classes is None else tuple(classes.split(",")),
         "seed": seed,
     }
     given = {field: value for field, value in given.items() if value is not None}
-    file = output / "pipeline.toml"
+    folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
+    file = folder / "pipeline.toml"
     if file.exists():
         _check_agreement(load_config(file), file, given)
     else:
@@ -126,13 +153,15 @@ def crowd(
         from flows.crowd import crowd_flow
 
         facts = crowd_flow(str(file))
-    _hand_over(Path(facts["path"]), output)
+    written = _hand_over(Path(facts["path"]), output, folder)
     if as_json:
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
         out.print(f"{key}: {facts[key]}")
-    out.print(f"Labels: {output / 'labels'}, workers: {output / 'workers.parquet'}")
+    for line in describe_agreement(facts):
+        out.print(line)
+    out.print(f"Labels: {written}, workers: {folder / 'workers.parquet'}")
     show_quarantine(facts)
 
 
@@ -156,6 +185,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         rank=1,
         notes=[*notes, NOTE],
         crowd=crowd,
+        on_duplicate=given.get("schema.on_duplicate", "last"),
         seed=given.get("seed", 0),
     )
     file.write_text(text, "utf-8")
@@ -191,9 +221,13 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
             )
 
 
-def _hand_over(found: Path, output: Path) -> None:
-    """Copy labels and workers from the store to the folder that was named."""
+def _hand_over(found: Path, output: Path, folder: Path) -> Path:
+    """Copy labels and workers from the store to where they were asked for; returns where the labels are."""
     check_artefact(found)
-    shutil.rmtree(output / "labels", ignore_errors=True)
-    shutil.copytree(found / "labels", output / "labels")
-    shutil.copyfile(found / "workers.parquet", output / "workers.parquet")
+    shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
+    if output != folder:
+        write_one_file(found / "labels", output)
+        return output
+    shutil.rmtree(folder / "labels", ignore_errors=True)
+    shutil.copytree(found / "labels", folder / "labels")
+    return folder / "labels"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.crowd.label_log import LabelLog
+from pmflib.crowd.label_tally import LabelTally
 from pmflib.errors import PmfError
 
 
@@ -88,6 +90,17 @@ class Aggregation:
         return pa.table(
             {"worker": self.log.workers, "accuracy": self.accuracy, "n_labels": n_labels}
         )
+
+    @cached_property
+    def tally(self) -> LabelTally:
+        """How far workers agree: Krippendorff's alpha, agreement with the majority, suspicious workers."""
+        return LabelTally.from_labels(self.log.block, self.posterior, self.log.n_workers)
+
+    @property
+    def suspicious_workers(self) -> list[dict[str, Any]]:
+        """Workers whose labels are worse than chance, or always the same: see `LabelTally.find_suspicious`."""
+        names = self.log.workers.to_pylist(), self.log.classes.to_pylist()
+        return self.tally.find_suspicious(*names, self.prior)
 
     def ask_again(self, n_tasks: int) -> pa.Table:
         """List the tasks whose label is least certain: where one more label is worth most.

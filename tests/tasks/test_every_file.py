@@ -170,7 +170,7 @@ def read_artefact(store, reference, out):
                     crowd, rng = load_crowd_model(path.parent)
                     found += [crowd.mass.tobytes(), crowd.states.tobytes(), rng.bytes(8)]
         case "labels":
-            _hand_over(folder, out)
+            _hand_over(folder, out, out)
             found += [path.read_bytes() for path in sorted(out.rglob("*.parquet"))]
     return found
 

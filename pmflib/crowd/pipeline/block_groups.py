@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.arrays import IntArray
 from pmflib.blocks import SparseBlock, concatenate_blocks
 from pmflib.counting.worker_pair_counts import (
     WorkerPairCounts,
@@ -17,7 +17,8 @@ from pmflib.counting.worker_pair_counts import (
     count_worker_pairs,
 )
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_rows
-from pmflib.crowd.pipeline.label_tables import make_label_fields, make_label_table
+from pmflib.crowd.label_tally import LabelTally
+from pmflib.crowd.pipeline.label_tables import make_label_fields, make_label_table, pick_uncertain
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.running.grouping import group_blocks
@@ -97,7 +98,7 @@ def evaluate_group(
 
 def label_partition(
     files: tuple[str, str], classes: Sequence[str], weights: LogWeights
-) -> IntArray:
+) -> tuple[LabelTally, pa.Table]:
     """Label the tasks of a partition.
 
     Parameters
@@ -111,13 +112,14 @@ def label_partition(
 
     Returns
     -------
-    Number of labels that each worker gave to these tasks, int64 of shape (n_workers,).
+    Sums over these tasks, and the rows of those that are least certain.
     """
     path, out = files
     _, names = read_origins(Path(path))
     n_classes = len(classes)
     n_workers = len(weights.labels) // n_classes
-    given = np.zeros(n_workers, np.int64)
+    tallies = [LabelTally.zero(n_workers, n_classes)]
+    uncertain = make_label_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
         for group in group_blocks(list_blocks(Path(path))):
             at = group[0].start
@@ -127,6 +129,8 @@ def label_partition(
                 tasks = names[at : at + labels.n_rows]
                 at += labels.n_rows
                 n_labels = np.diff(labels.indptr)
-                writer.write_table(make_label_table(tasks, posterior, n_labels, classes))
-                given += np.bincount(labels.indices // n_classes, minlength=n_workers)
-    return given
+                table = make_label_table(tasks, posterior, n_labels, classes)
+                writer.write_table(table)
+                tallies.append(LabelTally.from_labels(labels, posterior, n_workers))
+                uncertain = pick_uncertain([uncertain, table])
+    return LabelTally.merge(tallies), uncertain

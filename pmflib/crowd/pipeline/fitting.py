@@ -211,10 +211,12 @@ def write_labels(
     Returns
     -------
     Number of tasks, labels and workers; classes and their prior; pseudo-count, number of passes, and whether they
-    converged.
+    converged; Krippendorff's alpha, the share of tasks whose label is the majority's, tasks to ask again, and
+    suspicious workers.
     """
     (folder / LABELS).mkdir()
-    n_labels = labels.label(fit.model, folder / LABELS, on_partition)
+    tally, uncertain = labels.label(fit.model, folder / LABELS, on_partition)
+    n_labels = tally.given.sum(axis=1)
     table = make_worker_table(labels.workers, fit.model, n_labels, labels.classes)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return {
@@ -226,4 +228,10 @@ def write_labels(
         "pseudo_count": fit.model.pseudo_count,
         "passes": fit.n_passes,
         "converged": fit.converged,
+        "alpha": tally.alpha,
+        "majority_agreement": tally.majority_agreement,
+        "ask_again": uncertain.select(["task", "label", "confidence", "n_labels"]).to_pylist(),
+        "suspicious_workers": tally.find_suspicious(
+            labels.workers, labels.classes, fit.model.prior
+        ),
     }

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.solvers.crowd.annotator_model import CrowdModel
+
+N_UNCERTAIN = 10
+"""Tasks that are worth another label, and are named in a summary."""
 
 
 def make_label_fields(classes: Sequence[str]) -> pa.Schema:
@@ -49,6 +53,13 @@ def make_label_table(
         *(pa.array(column) for column in posterior.T),
     ]
     return pa.Table.from_arrays(columns, schema=make_label_fields(classes))
+
+
+def pick_uncertain(tables: Sequence[pa.Table]) -> pa.Table:
+    """Pick the ``N_UNCERTAIN`` tasks that are least certain from label tables, at least one; of equals by name."""
+    joined = pa.concat_tables(tables)
+    order = pc.sort_indices(joined, [("confidence", "ascending"), ("task", "ascending")])
+    return joined.take(order[:N_UNCERTAIN])
 
 
 def make_worker_table(

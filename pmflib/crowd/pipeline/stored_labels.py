@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
+import pyarrow as pa
 
-from pmflib.arrays import IntArray
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.label_tally import LabelTally
 from pmflib.crowd.pipeline.block_groups import (
     count_group_label_pairs,
     count_groups,
@@ -19,6 +19,7 @@ from pmflib.crowd.pipeline.block_groups import (
     label_partition,
     load_voted,
 )
+from pmflib.crowd.pipeline.label_tables import make_label_fields, pick_uncertain
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
 from pmflib.em.statistics import EMStatistics
 from pmflib.running.clients import Client, count_threads
@@ -173,7 +174,7 @@ class StoredLabels:
 
     def label(
         self, model: CrowdModel, folder: Path, on_partition: Callable[[int, int], None]
-    ) -> IntArray:
+    ) -> tuple[LabelTally, pa.Table]:
         """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
 
         Parameters
@@ -187,7 +188,7 @@ class StoredLabels:
 
         Returns
         -------
-        Number of labels that each worker gave, int64 of shape (n_workers,).
+        Sums over all tasks, and the rows of those that are least certain.
         """
         n_files = len(self.partitions)
         files = [
@@ -202,8 +203,10 @@ class StoredLabels:
             LogWeights.from_model(model, with_votes=False),
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
-        n_labels: IntArray = sum(counted, np.zeros(self.n_workers, np.int64))
-        return n_labels
+        none = LabelTally.zero(self.n_workers, self.n_classes)
+        tally = LabelTally.merge([none, *(tally for tally, _ in counted)])
+        empty = make_label_fields(self.classes).empty_table()
+        return tally, pick_uncertain([empty, *(table for _, table in counted)])
 
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:
