@@ -32,7 +32,7 @@ OPTIONS = {
     "crowd.method": "--method",
     "crowd.em": "--em/--no-em",
     "crowd.classes": "--classes",
-    "schema.on_duplicate": "--on-repeated",
+    "schema_.on_duplicate": "--on-repeated",
     "seed": "--seed",
 }
 """Option of the command for each of the configuration."""
@@ -135,7 +135,7 @@ def crowd(
         "source.columns": None if columns is None else tuple(columns.split(",")),
         "crowd.method": method,
         "crowd.em": em,
-        "schema.on_duplicate": None if on_repeated is None else on_repeated.value,
+        "schema_.on_duplicate": None if on_repeated is None else on_repeated.value,
         "crowd.classes": None if classes is None else tuple(classes.split(",")),
         "seed": seed,
     }
@@ -185,7 +185,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         rank=1,
         notes=[*notes, NOTE],
         crowd=crowd,
-        on_duplicate=given.get("schema.on_duplicate", "last"),
+        on_duplicate=given.get("schema_.on_duplicate", "last"),
         seed=given.get("seed", 0),
     )
     file.write_text(text, "utf-8")
@@ -214,7 +214,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
                 {**COLUMNS, "path": "x", "layout": "long", "encoding": value}
             ).encoding
         if known != value:
-            option = OPTIONS[field]
+            option, field = OPTIONS[field], field.replace("schema_", "schema")
             raise ConfigError(
                 f"{option} is {value!r}, but {field} of {str(file)!r} is {known!r}; leave {option} out, change "
                 "the file, or give --output another folder"

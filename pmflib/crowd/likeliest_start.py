@@ -12,7 +12,6 @@ from itertools import combinations, count
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import xlogy
 
 from pmflib.arrays import FloatArray
@@ -20,6 +19,7 @@ from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
 from pmflib.em.samples import Evaluate
 from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.best_matching import match_columns
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,6 @@ def _match_classes(fit: CrowdFit) -> CrowdFit:
     """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
     model = fit.model
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
-    columns = linear_sum_assignment(-gains)[1]
+    columns = match_columns(gains)
     ordered = replace(model, mass=model.mass[:, :, columns], states=model.states[columns])
     return replace(fit, model=ordered, label_mass=fit.label_mass[:, columns])

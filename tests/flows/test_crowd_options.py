@@ -115,3 +115,12 @@ def test_crowd__no_labels_named_and_other_layouts(call, tmp_path):
     code, err = call("a.csv")
     assert code == 2
     assert "is 'wide'; label logs are laid out 'long'" in err
+
+
+def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
+    assert call("log.csv", "--output", "found.csv", "--on-repeated", "first") == (0, "")
+    assert load_config(tmp_path / "found" / "pipeline.toml").schema_.on_duplicate == "first"
+    assert not (tmp_path / "found.csv").exists()
+    code, said = call("--output", "found.csv", "--on-repeated", "error")
+    assert code == 2
+    assert "--on-repeated is 'error', but schema.on_duplicate" in said

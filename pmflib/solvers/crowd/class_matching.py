@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError, RankError
+from pmflib.solvers.crowd.best_matching import match_columns
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.pairs.spa import select_anchors
 
@@ -59,10 +59,10 @@ def read_confusion(
     squares = np.average(sums**2, axis=0, weights=weights) if weights.any() else np.ones(n_classes)
     if order == "joint":
         gains = np.einsum("m,mac->ac", weights, confusion)
-        columns = linear_sum_assignment(-gains)[1]
+        columns = match_columns(gains)
         confusion, squares = confusion[:, :, columns], squares[columns]
     else:
-        joint = linear_sum_assignment(-np.einsum("m,mac->ac", weights, confusion))[1]
+        joint = match_columns(np.einsum("m,mac->ac", weights, confusion))
         picked = confusion.argmax(axis=2)
         confusion = np.take_along_axis(confusion, picked[:, None, :], axis=2)
         squares = squares[joint]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, log_ndtr
 
 from pmflib.arrays import FloatArray
+from pmflib.solvers.crowd.best_matching import match_columns
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
@@ -157,7 +157,7 @@ def draw_roots(
         if step > WALK.burn_in and step % WALK.thinning == 0:
             rotated = np.maximum(root @ here, 0.0)
             first = drawn[0] if drawn else rotated
-            drawn.append(rotated[:, linear_sum_assignment(-first.T @ rotated)[1]])
+            drawn.append(rotated[:, match_columns(first.T @ rotated)])
     return drawn
 
 
