@@ -19,11 +19,8 @@ def draft_config(
     rank: int | Literal["auto"],
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
-<<<<<<< HEAD
     target: str | None = None,
-=======
     on_duplicate: str = "last",
->>>>>>> 0cc3147 (Label logs: agreement, tasks to ask again and suspicious workers in the summary; repeats counted; labels in one file)
     seed: int = 0,
     quick: bool = False,
 ) -> str:
@@ -39,13 +36,10 @@ def draft_config(
         What the reviewer should check, as comments.
     crowd
         How labels are found, where that is what the pipeline is for.
-<<<<<<< HEAD
     target
         Variable that the model is to predict.
-=======
     on_duplicate
         As in `SchemaConfig`.
->>>>>>> 0cc3147 (Label logs: agreement, tasks to ask again and suspicious workers in the summary; repeats counted; labels in one file)
     seed
         Seed of the pipeline.
     quick

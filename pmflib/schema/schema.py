@@ -19,10 +19,10 @@ import pyarrow as pa
 from pmflib.arrays import IntArray
 from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
+from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.inference import propose_variable
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.missing_codes import propose_codes
-from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
 
 SHOWN = 6
