@@ -3,9 +3,9 @@
     python -m benchmarks.ranks.choice_times
     python -m benchmarks.ranks.choice_times --pipelines movies/pipeline.toml --budget 60
 
-prints the ranks by pairs and by samples, the process CPU seconds of the choice, and the longest time between two reports
-of progress. The table has 10,000 rows and 20 columns of 2 to 8 levels, a tenth missing. Kernels are compiled before. A
-pipeline is one that `pmf run` has been through; its schema may have thousands of levels.
+prints the ranks by pairs and by samples, the process CPU seconds of the choice, and the longest time between two
+reports of progress. The table has 10,000 rows and 20 columns of 2 to 8 levels, a tenth missing. Kernels are compiled
+before. A pipeline is one that `pmf run` has been through; its schema may have thousands of levels.
 """
 
 from __future__ import annotations
