@@ -1,0 +1,109 @@
+"""What a choice of the rank costs: of a table that is drawn, and of pipelines whose counts are in their stores.
+
+    python -m benchmarks.ranks.choice_times
+    python -m benchmarks.ranks.choice_times --pipelines movies/pipeline.toml --budget 60
+
+prints the ranks by pairs and by samples, the process CPU seconds of the choice, and the longest time between two
+reports of progress. The table has 10,000 rows and 20 columns of 2 to 8 levels, a tenth missing. Kernels are compiled
+before. A pipeline is one that `pmf run` has been through; its schema may have thousands of levels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+import pmflib as pmf
+from pmflib.config import load_config
+from pmflib.model.sampling import sample_codes
+from pmflib.ranks.budget import DEFAULT_BUDGET
+from pmflib.ranks.by_pairs import select_rank
+from pmflib.ranks.by_samples import select_rank_by_samples
+from pmflib.ranks.rank_progress import RankProgress
+from pmflib.ranks.stored_selection import select_stored_rank
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.run_records import find_last_run
+
+SIZES = [2, 3, 4, 5, 8] * 4
+RANK = 6
+N_ROWS = 10_000
+
+
+class Gaps:
+    """The longest time between two reports."""
+
+    def __init__(self) -> None:
+        self.longest, self._last = 0.0, time.monotonic()
+
+    def __call__(self, progress: RankProgress) -> None:
+        """Take a report."""
+        now = time.monotonic()
+        self.longest, self._last = max(self.longest, now - self._last), now
+
+
+def choose_drawn() -> None:
+    """Choose the rank of a drawn table, twice: the first time compiles."""
+    rng = np.random.default_rng(0)
+    schema = pmf.Schema.from_cardinalities(SIZES)
+    factors = np.concatenate([rng.dirichlet(np.full(size, 0.6), RANK).T for size in SIZES])
+    prior = rng.dirichlet(np.full(RANK, 2.0))
+    codes = sample_codes(prior, factors, schema.offsets, N_ROWS, rng, observed=0.9)
+    training, held_out = codes[: N_ROWS * 9 // 10], codes[N_ROWS * 9 // 10 :]
+    counts = pmf.count_pairs(training, schema)
+    for _ in range(2):
+        gaps, started = Gaps(), time.process_time()
+        by_pairs = select_rank(counts, on_progress=gaps)
+        chosen = select_rank_by_samples(
+            training, held_out, counts, first=by_pairs.rank, on_progress=gaps
+        )
+        spent = time.process_time() - started
+    show("drawn", by_pairs.rank, chosen.rank, spent, gaps)
+
+
+def choose_stored(path: Path, budget: float) -> None:
+    """Choose the rank of a pipeline's dataset anew; nothing in its store changes."""
+    config = load_config(path)
+    store = Store(config.resolve(config.store.path))
+    run = find_last_run(store, config.name)
+    assert run is not None
+    folds, dataset = config.fold_split, run.stages["dataset"]
+    gaps, started = Gaps(), time.process_time()
+    choice = select_stored_rank(
+        store.locate(run.stages["counts"]) / "pairs",
+        folds.train,
+        list_dataset_blocks(store, dataset, folds.train),
+        list_dataset_blocks(store, dataset, folds.validation),
+        seed=config.seed,
+        budget=budget,
+        on_progress=gaps,
+    )
+    show(str(path), choice.by_pairs.rank, choice.rank, time.process_time() - started, gaps)
+    print("\n".join(f"  {each}" for each in (choice.verdict, *choice.reasons)))
+
+
+def show(name: str, by_pairs: int, rank: int, spent: float, gaps: Gaps) -> None:
+    """Print a line."""
+    print(
+        f"{name}: rank {by_pairs} by pairs, {rank} chosen, {spent:.1f} s of processor time, "
+        f"{gaps.longest:.1f} s between reports at most",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Go through the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pipelines", type=Path, nargs="*", default=[])
+    parser.add_argument("--budget", type=float, default=DEFAULT_BUDGET)
+    options = parser.parse_args()
+    choose_drawn()
+    for path in options.pipelines:
+        choose_stored(path, options.budget)
+
+
+if __name__ == "__main__":
+    main()
