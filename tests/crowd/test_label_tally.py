@@ -15,19 +15,19 @@ OBSERVERS = [
 ]
 
 
-def make_labels(answers: list[list[int]], n_classes: int) -> SparseBlock:
+def make_labels(given: list[list[int]], n_classes: int) -> SparseBlock:
     """Labels of workers (rows) for tasks (columns), from 1; 0 is none."""
-    table = np.array(answers).T
+    table = np.array(given).T
     tasks, workers = np.nonzero(table)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(tasks, minlength=len(table)))])
     levels = workers * n_classes + table[tasks, workers] - 1
     return SparseBlock(indptr.astype(np.int64), levels.astype(np.int32))
 
 
-def tally(answers: list[list[int]], n_classes: int) -> LabelTally:
-    labels = make_labels(answers, n_classes)
+def tally(given: list[list[int]], n_classes: int) -> LabelTally:
+    labels = make_labels(given, n_classes)
     posterior = np.full((labels.n_rows, n_classes), 1 / n_classes)
-    return LabelTally.from_labels(labels, posterior, len(answers))
+    return LabelTally.from_labels(labels, posterior, len(given))
 
 
 def test_alpha__the_published_example() -> None:
@@ -66,8 +66,8 @@ def test_majority_agreement__of_equals_any() -> None:
 
 def test_find_suspicious__contrary_and_constant_workers() -> None:
     truth = np.tile([0, 1], 20)
-    answers = [truth + 1, 2 - truth, np.ones(40, int), np.where(np.arange(40) < 5, 2 - truth, 0)]
-    labels = make_labels([list(each) for each in answers], 2)
+    given = [truth + 1, 2 - truth, np.ones(40, int), np.where(np.arange(40) < 5, 2 - truth, 0)]
+    labels = make_labels([list(each) for each in given], 2)
     posterior = np.where(truth[:, None] == [0, 1], 0.98, 0.02)
     prior = np.array([0.5, 0.5])
     found = LabelTally.from_labels(labels, posterior, 4).find_suspicious(
