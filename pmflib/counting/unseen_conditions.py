@@ -17,7 +17,7 @@ MAX_LEVELS = 1_000
 def find_unseen_conditions(
     store: Store, name: str, live: Reference, model: JointPMF, question: Question
 ) -> str:
-    """Find conditions that no row of the data meets together, as far as counts of pairs can tell.
+    """Find conditions that no row of the data meets together, by counts of pairs.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def find_unseen_conditions(
 
     Returns
     -------
-    The conditions in words, one or two; empty where each pair was seen, or there are no counts to tell by.
+    The conditions in words, one or two; empty where each pair was seen, or there are no counts.
     """
     made = find_run_of(store, name, live) if question.given else None
     if made is None or "counts" not in made.stages or model.schema.n_levels > MAX_LEVELS:

@@ -40,7 +40,7 @@ def find_impossible(model: JointPMF, codes: Mapping[int, int]) -> tuple[int, ...
 
 
 def find_unseen(table: IntArray, schema: Schema, codes: Mapping[int, int]) -> tuple[int, ...]:
-    """Find conditions that no row of the data meets together, as far as counts of pairs can tell.
+    """Find conditions that no row of the data meets together, by counts of pairs.
 
     Parameters
     ----------
