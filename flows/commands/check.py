@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.console import AsJson, out, print_json
-from pmflib.config import SchemaConfig, SourceConfig, load_config, make_source
+from flows.console import AsJson, load_pipeline, out, print_json
+from pmflib.config import SchemaConfig, SourceConfig, make_source
 from pmflib.errors import ConfigError
 
 DOES_NOT_FIT = 3
@@ -53,7 +53,7 @@ def check(
     if target.lower().endswith(".toml"):
         if given := [name for name in (sample, variable, value) if name is not None]:
             raise ConfigError(f"{given} are columns that {target!r} names itself; leave them out")
-        config = load_config(target)
+        config = load_pipeline(target)
         source, policy = config.source, config.schema_
         found = find_sources(
             config.source_paths,
