@@ -4,8 +4,8 @@
 
 Tables are written with each delimiter, with and without a header, with decimal commas where they hold decimals, and
 once more with a byte order mark, CRLF and 4 % broken rows. Car, votes and PISA 2009, and the first five languages, were
-at hand when the rules were made; the others were not, but for one rule: that of aligned columns was corrected after files
-of nltcs and jn-product were read wrongly.
+at hand when the rules were made; the others were not, but for one rule: that of aligned columns was corrected after
+files of nltcs and jn-product were read wrongly.
 """
 # ruff: noqa: RUF001  # letters that look like Latin ones are what is measured
 

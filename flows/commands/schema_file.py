@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.console import AsJson, out, print_json
-from pmflib.config import make_source
 from pmflib.errors import ConfigError, SchemaError
-from pmflib.schema.drafted_schema import DraftedSchema
-from pmflib.schema.level_census import LevelCensus
+
+if TYPE_CHECKING:
+    from pmflib.schema.drafted_schema import DraftedSchema
+    from pmflib.schema.level_census import LevelCensus
 
 schema = typer.Typer(help="Look at a drafted schema, and change it.", add_completion=False)
 
@@ -28,6 +29,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what was decided of every column and why, or all levels of one."""
+    from pmflib.schema.drafted_schema import DraftedSchema
+
     drafted = DraftedSchema.load(path)
     names = list(drafted.columns) if column is None else [drafted.check_name(column)]
     if column is not None or as_json:
@@ -66,6 +69,7 @@ def set_(
 ) -> None:
     """Change a column of a schema, and write schema.md again; data are read where new bins or levels need them."""
     from pmflib.ingest.schema_edits import ColumnEdit, edit_column, edit_missing
+    from pmflib.schema.drafted_schema import DraftedSchema
 
     drafted = DraftedSchema.load(path)
     if role is not None and role not in ROLES:
@@ -74,6 +78,7 @@ def set_(
     was_read: list[str] = []
 
     def read(names: Sequence[str]) -> Mapping[str, LevelCensus]:
+        from pmflib.config import make_source
         from pmflib.ingest import find_sources
         from pmflib.ingest.schema_draft import count_values
 

@@ -125,6 +125,12 @@ def test_help__names_every_verb_and_the_exit_codes():
     assert "130 interrupted" in " ".join(result.output.split())
 
 
+def test_help__loads_nothing_that_takes_long():
+    code = "import sys, flows.cli; print({'numpy', 'pyarrow', 'pydantic', 'prefect'} & sys.modules.keys())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help__of_every_verb_offers_json(verb):
     result = CliRunner().invoke(cli.app, [*verb.split(), "--help"])
