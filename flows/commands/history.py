@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
     from pmflib.store.run_records import RunRecord
 
-REASON_LETTERS = 72
+REASON_LETTERS = 110
 """Letters of a reason that the history shows, at most; `--json` has all."""
 DIGITS = 12
 """Digits of a digest that are shown."""
@@ -34,7 +34,7 @@ def history(
     last: Annotated[int, typer.Option(min=0, help="Runs to show; 0: all.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show the runs of a pipeline: when, how they ended and why, rows, new files, model, score."""
+    """Show the runs of a pipeline: when, how long, how they ended and why, rows, new files, model, score."""
     from flows.fact_tables import make_table
     from pmflib.store.erasures import list_erased
     from pmflib.store.retention import list_collected_runs
@@ -76,8 +76,11 @@ def history(
             _describe(each, new, each.number in collected[title], erased=_is_erased(each, erased))
             for each in mixed
         ]
-        columns = ("run", "what", "started (UTC)", "seconds", "outcome", "rows", "new files")
-        out.print(make_table(title, (*columns, "model", "nats per hidden cell", "why"), rows))
+        columns = ("run", "what", "started (UTC)", "s", "outcome", "rows", "new")
+        out.print(make_table(title, (*columns, "model", "nats/cell"), rows))
+        for each in mixed:
+            what = "gc" if each.action == "gc" else f"run {each.number}"
+            out.print(f"{what}: {_shorten(each.reason)}")
 
 
 def _is_erased(record: RunRecord, erased: Collection[str]) -> bool:
@@ -90,27 +93,29 @@ def _describe(
 ) -> list[Any]:
     """Row of the history."""
     if record.action == "gc":
-        when = record.started[:19].replace("T", " ")
-        return ["", "gc", when, "", record.outcome, "", "", "", "", record.reason]
+        when = record.started[:16].replace("T", " ")
+        return ["", "gc", when, "", record.outcome, "", "", "", ""]
     took = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
     rows = (record.facts.get("rows") or {}).get("rows_in", "")
     model = record.stages.get("model", record.live if record.action != "labels" else None)
     score = (record.facts.get("scores") or {}).get(SCORE, "")
-    reason = record.reason.split("\n")[0]
-    if len(reason) > REASON_LETTERS:
-        reason = reason[: REASON_LETTERS - 1] + "…"
     return [
         record.number,
         record.action,
-        record.started[:19].replace("T", " "),
+        record.started[:16].replace("T", " "),
         took // timedelta(seconds=1),
         record.outcome + (", collected" if collected else ", erased" if erased else ""),
         rows,
         new.get(record.number, ""),
         "" if model is None else model.digest[:DIGITS],
         score if score == "" else f"{score:.4f}",
-        reason,
     ]
+
+
+def _shorten(reason: str) -> str:
+    """First line of a reason, in so many letters at most as a line has room for."""
+    line = reason.split("\n")[0]
+    return line if len(line) <= REASON_LETTERS else line[: REASON_LETTERS - 1] + "…"
 
 
 def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
