@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
@@ -67,7 +68,7 @@ def open_transport(lineage: LineageConfig, store_root: Path) -> Iterator[Transpo
 class EventFile:
     """Appends events to a file, each as one whole line, in the order in which they are sent.
 
-    Several processes may append at the same time: a line is one write at the end of the file.
+    Several processes may append at the same time: each locks the file for its line.
 
     Parameters
     ----------
@@ -85,6 +86,8 @@ class EventFile:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
+                # the end of a line that another process is writing may not be there yet
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 size = os.fstat(descriptor).st_size
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
                     # a line that a full disk has cut off stays the only one that is lost

@@ -243,10 +243,11 @@ def drop_folder(store: Store, folder: Path, amount: Amount, touched: int | None 
 def measure_folder(folder: Path) -> int:
     """Bytes of all files below a folder; 0 if there is none."""
     total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            state = file.lstat()
-            total += 0 if file.is_dir() else state.st_size
+    # unlike a glob, a walk passes over folders that vanish before it
+    for inner, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(inner, name).lstat().st_size
     return total
 
 
@@ -271,7 +272,8 @@ def list_places(store: Store) -> list[tuple[Path, int]]:
             continue
         for folder in sorted(kind.iterdir()):
             if _PLACE.fullmatch(folder.name) and not folder.is_symlink():
-                places.append((folder, folder.stat().st_mtime_ns))
+                with suppress(FileNotFoundError):
+                    places.append((folder, folder.stat().st_mtime_ns))
     return places
 
 
@@ -322,8 +324,9 @@ def _count(store: Store, entries: Iterable[Entry], amounts: dict[str, Amount]) -
     seen: set[str] = set()
     for entry in entries:
         reference = entry.reference
-        file = store.root / "manifest" / f"{reference.identity}.json"
-        n_bytes = file.stat().st_size if file.exists() else 0
+        n_bytes = 0
+        with suppress(FileNotFoundError):
+            n_bytes = (store.root / "manifest" / f"{reference.identity}.json").stat().st_size
         if reference.path and reference.path not in seen:
             seen.add(reference.path)
             n_bytes += measure_folder(store.root / reference.path)

@@ -22,7 +22,7 @@ def call(monkeypatch, tmp_path, capsys):
     def stop(*_):
         raise Reached
 
-    monkeypatch.setattr(command, "orchestrated", stop)
+    monkeypatch.setattr(command, "progress_shown", stop)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["pmf", "crowd", *arguments])

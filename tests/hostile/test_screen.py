@@ -136,7 +136,7 @@ def test_main__other_errors(call, monkeypatch, error, code, said):
     def fail(path):
         raise error
 
-    monkeypatch.setattr("flows.commands.run.load_config", fail)
+    monkeypatch.setattr("flows.commands.run.load_pipeline", fail)
     found, _, err = call("status", "p.toml")
     assert found == code
     assert said in err
@@ -151,7 +151,7 @@ def test_main__warnings_are_one_inert_line(call, monkeypatch):
             warnings.warn(EVIL, stacklevel=1)
         raise OSError(28, "full")
 
-    monkeypatch.setattr("flows.commands.run.load_config", fail)
+    monkeypatch.setattr("flows.commands.run.load_pipeline", fail)
     _, _, err = call("status", "p.toml")
     assert is_inert(err)
 
