@@ -118,6 +118,7 @@ def test_crowd__no_labels_named_and_other_layouts(call, tmp_path):
 
 
 def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
+    (tmp_path / "log.csv").write_text("task,worker,label\na,b,c\n")
     assert call("log.csv", "--output", "found.csv", "--on-repeated", "first") == (0, "")
     assert load_config(tmp_path / "found" / "pipeline.toml").schema_.on_duplicate == "first"
     assert not (tmp_path / "found.csv").exists()
