@@ -91,7 +91,6 @@ def measure_command(words: list[str]) -> float:
     """User and system seconds of a command and of all processes that it waits for."""
     process = subprocess.Popen(
         [sys.executable, "-m", "flows", *words],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
