@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from pmflib.config.pipeline import DATA_SUFFIXES
+from pmflib.config.data_sections import DATA_SUFFIXES
 from pmflib.errors import SourceError, UnreachableError
 from pmflib.ingest.file_systems import (
     call_within,

@@ -1,0 +1,68 @@
+"""Mistakes in a configuration, in words."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+
+from pydantic import BaseModel, ValidationError
+
+MAX_SHOWN = 300
+"""Characters of a wrong value that a message shows, at most."""
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
+
+
+def list_problems(error: ValidationError, section: type[BaseModel], *, depth: int = 1) -> list[str]:
+    """Describe what is wrong, one line per option.
+
+    Parameters
+    ----------
+    error
+        What was found.
+    section
+        What was checked.
+    depth
+        1 for a section, 2 for a configuration of sections.
+    """
+    messages: dict[str, list[str]] = {}
+    given: dict[str, str] = {}
+    for problem in error.errors():
+        # below the option are the names of alternative types: one mistake, one line
+        where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
+        messages.setdefault(where, []).append(
+            _word(problem["type"], problem["msg"], where, section)
+        )
+        if problem["type"] not in {"missing", "value_error"}:
+            given.setdefault(where, f" (given: {abridge(problem['input'])})")
+    return [
+        f"{where}: {' or: '.join(dict.fromkeys(said))}{given.get(where, '')}"
+        for where, said in messages.items()
+    ]
+
+
+def abridge(value: object) -> str:
+    """Text of a value as it was given, without secrets, shortened where it is long or deep."""
+    # it loads the readers, which a configuration without mistakes does not need
+    from pmflib.ingest.source_urls import mask_secrets
+
+    text = mask_secrets(_SHOWN.repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:
+    """Say what is wrong with an option, and what it could have been."""
+    if problem == "missing":
+        return "is required"
+    if problem != "extra_forbidden":
+        return message.removeprefix("Value error, ")
+    *outer, name = where.split(".")
+    fields = section.model_fields
+    for step in outer:
+        inner = next(f.annotation for n, f in fields.items() if step in (n, f.alias))
+        assert isinstance(inner, type)
+        assert issubclass(inner, BaseModel)
+        fields = inner.model_fields
+    known = [f.alias or n for n, f in fields.items() if n != "base"]
+    close = difflib.get_close_matches(name, known, n=3)
+    return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")

@@ -1,0 +1,150 @@
+"""Sections on models: how they are fitted, judged, put live, and what label logs are for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from pmflib.config.rank_budget import check_budget, read_budget
+from pmflib.config.refresh_time import check_refresh, read_refresh
+from pmflib.config.section import Section
+from pmflib.errors import ConfigError
+from pmflib.methods import (
+    CROWD_METHODS,
+    MEMBER_START_METHODS,
+    PAIR_METHODS,
+    describe_methods,
+    find_method,
+    list_pipeline_methods,
+)
+
+
+class ModelConfig(Section):
+    """The fit from pairwise marginals."""
+
+    rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
+    """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
+    rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
+    """Processor time that the choice of the rank may take: "30s", "10min", "2h". What is compared follows from a model
+    of what fits of that size cost, and not from a clock: the choice is the same on every machine, and may take some
+    more or less. `pmf run --quick` sets "1min". The reasons of a choice name what was left out for it."""
+    method: Annotated[
+        str,
+        AfterValidator(lambda name: find_method(PAIR_METHODS, name).name),
+        Field(
+            description="Start of EM, as `pmflib.fit` knows it. The members of an average need one of "
+            f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}"
+        ),
+    ] = "auto"
+    refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
+    """How long a model is refitted warm, by passes from the live model, after the last fit from scratch: days as "30d",
+    hours as "36h", weeks as "4w"; "0d" fits from scratch in every run, "never" only where it has to be."""
+
+    @property
+    def refresh_after(self) -> timedelta | None:
+        """Age of the last fit from scratch from which another is due; None is never."""
+        return read_refresh(self.refresh)
+
+    @property
+    def rank_seconds(self) -> float:
+        """The budget of the choice, seconds of processor time."""
+        return read_budget(self.rank_budget)
+
+    @property
+    def settled_rank(self) -> int:
+        """The rank as a number.
+
+        Raises
+        ------
+        ConfigError
+            If it is yet to be chosen.
+        """
+        if self.rank == "auto":
+            raise ConfigError("model.rank is 'auto'; run the stage select first, or give a number")
+        return self.rank
+
+
+class EMConfig(Section):
+    """Refinement by passes over the samples."""
+
+    max_passes: Annotated[int, Field(ge=0, lt=2**31)] = 200
+    tol: Annotated[float, Field(ge=0)] = 1e-6
+    """Stop when what passes may still gain is estimated to be less than this share of the objective."""
+    pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
+    """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
+    validation folds."""
+    members: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
+    distil: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
+    patience: Annotated[int, Field(ge=1, lt=2**31)] = 10
+    """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
+    target: str | None = None
+    """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others, small
+    fits raise that, and the report says how well it is predicted; by default all variables are alike."""
+    accelerate: bool = False
+    """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
+
+
+class EvaluateConfig(Section):
+    """What is held out, and how the model is judged on it."""
+
+    validation_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
+    test_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Folds kept from training and from every choice, for the scores that are reported."""
+    hide: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the observed cells of the test samples that are hidden and predicted from the others."""
+
+
+class GateConfig(Section):
+    """When a new model replaces the live one: `docs/gate.md`.
+
+    Both predict the same hidden cells, of today's test samples and of those that the live model was judged on when it
+    was made. The new one goes live if on both it is sure not to lose more than is tolerated.
+    """
+
+    least_cells: Annotated[int, Field(ge=1)] = 100
+    """Hidden cells below which a set of samples decides nothing, whatever its error: of fewer, an error that comes once
+    in a hundred cells is as likely as not to be missed by the estimate of the error itself."""
+    standard_errors: Annotated[float, Field(gt=0)] = 2.0
+    """Standard errors of the paired gain that chance is given: two let a model that is as bad as is just tolerated pass
+    in 2.3 % of cases. Of few samples it is the quantile of Student's t of the same chance."""
+    largest_loss: Annotated[float, Field(ge=0)] = 0.02
+    """Loss that is tolerated, nats per hidden cell: 0.02 makes true answers 2 % less probable, which nobody notices,
+    and is far below what corrupted files cost. 0 lets a model go live only where it is sure to be better."""
+
+
+class CrowdConfig(Section):
+    """True labels of tasks that many workers have labelled: `pmf crowd`."""
+
+    method: Annotated[
+        str,
+        AfterValidator(lambda name: find_method(list_pipeline_methods(), name).name),
+        Field(
+            description="As `pmflib.crowd.aggregate` knows it.\n"
+            + describe_methods(list_pipeline_methods())
+        ),
+    ] = "auto"
+    em: bool = True
+    """Whether a method of co-occurrences is followed by passes over the tasks."""
+    tol: Annotated[float, Field(ge=0)] = 1e-4
+    """Stop when a pass moves at most this share of the labels between classes."""
+    classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Labels that may be given; by default all that were given."""
+
+    @property
+    def begins_with_pairs(self) -> bool:
+        """Whether the method is one of co-occurrences."""
+        return CROWD_METHODS[self.method].family == "pairs"
+
+    @model_validator(mode="after")
+    def _check_em(self) -> CrowdConfig:
+        if not self.em and not self.begins_with_pairs:
+            raise ValueError(
+                f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
+                "co-occurrences, as 'robust'"
+            )
+        return self
