@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 
-from flows.fact_tables import make_table
+from flows.tables import make_table
 from pmflib.ingest.data_checks import DataCheck
 
 VARIABLES_SHOWN = 40

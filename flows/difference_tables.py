@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 
-from flows.fact_tables import format_value, make_table
+from flows.tables import format_value, make_table
 from pmflib.differences.facts import FileChanges, SchemaChanges, ValueChange
 from pmflib.differences.runs import RunDifference
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.console import out
-from flows.fact_tables import DIGITS, make_table
+from flows.fact_tables import DIGITS
+from flows.tables import make_table
 from pmflib.erasure.certificates import ErasureState
 
 FILES_SHOWN = 10

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Group
 
-from flows.fact_tables import DIGITS, make_table
+from flows.fact_tables import DIGITS
+from flows.tables import make_table
 from pmflib.store.artefacts import Store
 from pmflib.store.model_history import ModelStanding
 

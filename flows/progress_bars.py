@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from flows.console import show_text
+from flows.safe_text import show_text
 from pmflib.running.heartbeats import beat
 from tasks.stage_progress import Progress, listen
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from flows.fact_tables import make_table
+from flows.tables import make_table
 from pmflib.prediction.predictor_comparison import PREDICTORS
 
 CONFUSED_SHOWN = 12

@@ -35,7 +35,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show the runs of a pipeline: when, how long, how they ended and why, rows, new files, model, score."""
-    from flows.fact_tables import make_table
+    from flows.tables import make_table
     from pmflib.store.erasures import list_erased
     from pmflib.store.retention import list_collected_runs
     from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
@@ -216,7 +216,7 @@ def gc(
     if as_json:
         print_json({"dry_run": dry_run, **found.to_json()})
         return
-    from flows.fact_tables import make_table
+    from flows.tables import make_table
 
     kinds = sorted({*found.artefacts, *found.kept})
     rows = [[kind, *_amounts(found.artefacts, kind), *_amounts(found.kept, kind)] for kind in kinds]

@@ -137,7 +137,7 @@ def query(
     if as_json:
         print_json(found)
         return
-    from flows.fact_tables import make_table
+    from flows.tables import make_table
 
     names = list(found["best"])
     rows = [[*item["level"].values(), item["probability"]] for item in found["levels"][:top]]

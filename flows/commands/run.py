@@ -70,7 +70,8 @@ def demo(
     if as_json:
         print_json(facts)
         return
-    from flows.fact_tables import make_facts_tables, make_table
+    from flows.fact_tables import make_facts_tables
+    from flows.tables import make_table
 
     for table in make_facts_tables(facts):
         out.print(table)
@@ -84,7 +85,8 @@ def demo(
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
     from flows.erasure_tables import describe_state
-    from flows.fact_tables import make_labels_table, make_table
+    from flows.fact_tables import make_labels_table
+    from flows.tables import make_table
     from pmflib.erasure.certificates import describe_erasures
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling

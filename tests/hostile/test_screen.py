@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from flows import cli
-from flows.console import OutputClosedError, SafeConsole, print_json, show_text
-from flows.fact_tables import make_table
+from flows.console import OutputClosedError, SafeConsole, print_json
 from flows.progress_bars import show_progress
+from flows.safe_text import show_text
+from flows.tables import make_table
 from tasks.stage_progress import report
 
 ROOT = Path(__file__).parents[2]
