@@ -13,7 +13,6 @@ import typer
 
 from flows.commands.infer import relate
 from flows.console import AsJson, load_pipeline, out, print_json, progress_shown, show_quarantine
-from flows.label_files import SUFFIXES, write_one_file
 from flows.label_summary import describe_agreement
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
@@ -140,6 +139,8 @@ def crowd(
         "seed": seed,
     }
     given = {field: value for field, value in given.items() if value is not None}
+    from pmflib.table_files import SUFFIXES
+
     folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
     file = folder / "pipeline.toml"
     if file.exists():
@@ -228,11 +229,12 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 def _hand_over(found: Path, output: Path, folder: Path) -> Path:
     """Copy labels and workers from the store to where they were asked for; returns where the labels are."""
     from pmflib.store.file_digests import check_artefact
+    from pmflib.table_files import join_files
 
     check_artefact(found)
     shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
     if output != folder:
-        write_one_file(found / "labels", output)
+        join_files(found / "labels", output, "task", in_all=True)
         return output
     shutil.rmtree(folder / "labels", ignore_errors=True)
     shutil.copytree(found / "labels", folder / "labels")

@@ -40,13 +40,13 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model, or answer questions about them; Parquet, and CSV by --output."""
-    from pmflib.model.prediction_files import check_suffix, write_predictions
+    from pmflib.table_files import check_suffix, join_files
 
     checked = load_pipeline(config)
-    if questions and (data or target or probabilities or keep or output):
+    if questions and (data or target or probabilities or keep):
         raise ConfigError(
-            "--questions goes without --data, --target, --probabilities, --keep and --output: questions are about "
-            "samples of the last run"
+            "--questions goes without --data, --target, --probabilities and --keep: questions are about samples of the "
+            "last run"
         )
     if probabilities and not target:
         raise ConfigError("--probabilities are those of a target; name one by --target")
@@ -71,7 +71,7 @@ def score(
     answer = {"path": str(store.locate(reference)), "digest": reference.digest, **summary}
     measures = answer.get("measures", {})
     if output is not None:
-        write_predictions(store.locate(reference), output)
+        join_files(store.locate(reference), output, None if questions else "row")
         answer["output"] = str(output)
     if as_json:
         print_json(answer)

@@ -13,10 +13,12 @@ from pmflib.errors import StoreError
 
 def quarantine(
     config: ConfigPath,
-    output: Annotated[Path, typer.Option(help="The file.")] = Path("quarantine.parquet"),
+    output: Annotated[Path, typer.Option(help="The file, .parquet or .csv.")] = Path(
+        "quarantine.parquet"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Write the rows that did not fit to a Parquet file: file, row, reason, column, raw text."""
+    """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
     from pmflib.ingest.rejected_rows import export_quarantine
     from pmflib.store.run_records import find_last_run, name_labelling
     from tasks.stage import open_store

@@ -67,7 +67,7 @@ def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Ques
     schema
         Variables and levels.
     config
-        Names of the columns; its layout is long.
+        Names of the columns; its layout is long. Where its files have no header, questions may have one all the same.
 
     Raises
     ------
@@ -81,6 +81,10 @@ def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Ques
             f"source.layout is {config.layout!r}; questions need 'long' with sample, variable and value"
         )
     wanted = [config.sample, config.variable]
+    named = config.model_copy(update={"columns": None})
+    if config.columns is not None and {*wanted} <= {*read_columns(source, named)}:
+        # a log without a header may be asked about by a file that has one
+        config = named
     if config.value in read_columns(source, config):
         wanted.append(config.value)
     encoder = ValueEncoder(schema)
@@ -88,7 +92,8 @@ def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Ques
     for raw in read_rows(source, config, wanted):
         if raw.ragged:
             raise SourceError(
-                f"{source.name}, row {raw.ragged[0][0]}: has too few or too many fields; correct the file"
+                f"{source.name}, row {raw.ragged[0][0]}: has too few or too many fields; correct the file, or name its "
+                f"columns in a header, {wanted[0]!r} and {wanted[1]!r} among them"
             )
         identifiers = read_identifiers(raw.batch.column(0))
         variables = encode_variables(schema, raw.batch.column(1))

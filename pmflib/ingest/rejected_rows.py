@@ -21,10 +21,11 @@ from pmflib.ingest.quarantine import (
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
+from pmflib.table_files import write_file
 
 
 def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
-    """Write all rejected rows of a dataset into one Parquet file: file by file, then duplicates.
+    """Write all rejected rows of a dataset into one file, CSV or Parquet by its suffix: file by file, then duplicates.
 
     Parameters
     ----------
@@ -39,15 +40,12 @@ def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
 
     Raises
     ------
+    ConfigError
+        If the suffix is neither .csv nor .parquet.
     StoreError
         If a part of the dataset is not in the store, or damaged.
     """
-    n_rows = 0
-    with pq.ParquetWriter(out, QUARANTINE_SCHEMA, compression="zstd") as writer:
-        for batch in read_quarantine(store, dataset):
-            writer.write_batch(batch)
-            n_rows += batch.num_rows
-    return n_rows
+    return write_file(out, QUARANTINE_SCHEMA, read_quarantine(store, dataset))
 
 
 def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,106 @@
+"""Tables in one file, CSV or Parquet by its suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from pmflib.errors import ConfigError
+
+SUFFIXES = (".csv", ".parquet")
+"""Suffixes of files that can be written."""
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file that can not be written, by its suffix.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix is none of ``SUFFIXES``.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(
+            f"output is {str(path)!r}; its suffix says what is written: name a file .csv or .parquet"
+        )
+
+
+def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> int:
+    """Write tables of one schema into one file, which is there only once it is whole.
+
+    Parameters
+    ----------
+    path
+        File to write, replaced if it is there; its folder is made.
+    schema
+        Columns of the tables.
+    tables
+        Rows, in order.
+
+    Returns
+    -------
+    Number of rows.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix is neither .csv nor .parquet.
+    """
+    # loaded where a file is written: each takes longer than this module
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    check_suffix(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft, n_rows = path.with_name(f".{path.name}.draft"), 0
+    try:
+        with (
+            pyarrow.csv.CSVWriter(draft, schema)
+            if path.suffix.lower() == ".csv"
+            else pq.ParquetWriter(draft, schema, compression="zstd")
+        ) as writer:
+            for table in tables:
+                writer.write(table)
+                n_rows += table.num_rows
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return n_rows
+
+
+def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bool = False) -> int:
+    """Write the tables of a folder into one file.
+
+    Parameters
+    ----------
+    folder
+        Folder of Parquet files of one schema, at least one.
+    path
+        As for `write_file`.
+    order
+        Column that rows are sorted by; None leaves them as they are.
+    in_all
+        Whether the rows of all files are sorted together; otherwise those of each file stay together, in the order of
+        the files.
+
+    Returns
+    -------
+    Number of rows.
+
+    Raises
+    ------
+    ConfigError
+        If the suffix is neither .csv nor .parquet.
+    """
+    import pyarrow.parquet as pq
+
+    parts = sorted(folder.glob("*.parquet"))
+    schema = pq.read_schema(parts[0])
+    tables: Iterable[pa.Table] = map(pq.read_table, parts)
+    if in_all:
+        tables = [pa.concat_tables(tables)]
+    if order is not None:
+        tables = (table.sort_by(order) for table in tables)
+    return write_file(path, schema, tables)
