@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -127,6 +128,15 @@ def query(
     store, live = _find_live(checked)
     model = JointPMF.load(store.locate(live) / "model")
     found = answer(model, asked)
+    for name, level in found.get("as_other", {}).items():
+        variable = model.schema[name]
+        close = difflib.get_close_matches(level, variable.levels, n=3)
+        hint = f"; did you mean {close}?" if close else ""
+        warnings.warn(
+            f"{level!r} is no level of {name!r} and counts as {variable.other!r}{hint}",
+            RuntimeWarning,
+            stacklevel=1,
+        )
     if unseen := find_unseen_conditions(store, checked.name, live, model, asked):
         found["unseen"] = unseen
         warnings.warn(

@@ -99,7 +99,8 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
     Returns
     -------
     Plain JSON types: "levels", a list of combinations with their probability, the most probable first; "best", the
-    first of them; "expected", the expected value where there is one target and it is ordinal.
+    first of them; "expected", the expected value where there is one target and it is ordinal; "as_other", levels that
+    were given and that their variable has not, by its name, where they count as its level `other`.
 
     Raises
     ------
@@ -125,4 +126,19 @@ def answer(model: JointPMF, question: Question) -> dict[str, Any]:
     out: dict[str, Any] = {"levels": levels, "best": levels[0]["level"]}
     if len(variables) == 1 and variables[0].values is not None:
         out["expected"] = float(pmf @ variables[0].numeric_values())
+    if as_other := _find_others(model.schema, question.given, given):
+        out["as_other"] = as_other
     return out
+
+
+def _find_others(
+    schema: Schema, given: Mapping[str | int, str], codes: Mapping[int, int]
+) -> dict[str, str]:
+    """Levels that stand for `other`, by name of the variable."""
+    found = {}
+    for name, level in given.items():
+        variable = schema[name]
+        is_other = variable.levels[codes[schema.position(name)]] == variable.other
+        if is_other and level.strip() != variable.other:
+            found[variable.name] = level
+    return found

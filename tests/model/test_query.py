@@ -94,3 +94,15 @@ def test_find_unseen__levels_and_pairs():
     assert find_unseen(table, SCHEMA, {1: 1, 0: 0}) == (1, 0)
     assert find_unseen(table, SCHEMA, {0: 0, 2: 1}) == (2,)
     assert describe_conditions(SCHEMA, {0: 0, 2: 1}, (0, 2)) == "age=young and car=yes"
+
+
+def test_answer__a_level_that_counts_as_other_is_said():
+    schema = Schema(
+        (Variable("country", ("de", "fr", "other"), other="other"), *SCHEMA.variables[1:])
+    )
+    factors = np.vstack([[[0.5, 0.2], [0.3, 0.2], [0.2, 0.6]], FACTORS[2:]])
+    model = JointPMF(np.array([0.5, 0.5]), factors, schema)
+    found = answer(model, parse_question("pet given country=dee"))
+    assert found["as_other"] == {"country": "dee"}
+    plain = answer(model, parse_question("pet given country=other"))
+    assert plain == {key: value for key, value in found.items() if key != "as_other"}
