@@ -33,7 +33,8 @@ def score(
         bool, typer.Option("--probabilities", help="Also of every level of a target.")
     ] = False,
     keep: Annotated[
-        str | None, typer.Option(help="Variables that are passed through: a,b,c.")
+        str | None,
+        typer.Option(help="Variables that are passed through, or columns of wide files: a,b,c."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="One file of all predictions, .csv or .parquet.")
@@ -41,7 +42,9 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model, or answer questions about them; Parquet, and CSV by --output."""
+    from pmflib.ingest.kept_columns import write_with_columns
     from pmflib.table_files import check_suffix, join_files
+    from tasks.stage import load_schema, open_store
 
     checked = load_pipeline(config)
     if questions and (data or target or probabilities or keep):
@@ -51,8 +54,12 @@ def score(
         )
     if probabilities and not target:
         raise ConfigError("--probabilities are those of a target; name one by --target")
+    names, columns = keep.split(",") if keep else [], []
     if output is not None:
         check_suffix(output)
+        if checked.source.layout == "wide" and checked.source.sample is None:
+            known = load_schema(checked).names
+            columns = [name for name in names if name not in known]
     from flows.score import score_flow
 
     with progress_shown(as_json):
@@ -62,17 +69,22 @@ def score(
             questions=_absolute(questions),
             targets=tuple(target or ()),
             probabilities=probabilities,
-            keep=tuple(keep.split(",")) if keep else (),
+            keep=tuple(name for name in names if name not in columns),
         )
-    from tasks.stage import open_store
-
     store = open_store(checked)
     entry = store.find(reference.identity)
-    summary = {} if entry is None else entry.summary
-    answer = {"path": str(store.locate(reference)), "digest": reference.digest, **summary}
+    assert entry is not None
+    place = store.locate(reference)
+    answer = {"path": str(place), "digest": reference.digest, **entry.summary}
     measures = answer.get("measures", {})
     if output is not None:
-        join_files(store.locate(reference), output, None if questions else "row")
+        if columns:
+            paths = checked.source_paths if data is None else _absolute(data)
+            write_with_columns(
+                store, entry.inputs["dataset"], place, paths, checked.source, columns, output
+            )
+        else:
+            join_files(place, output, None if questions else "row")
         answer["output"] = str(output)
     if as_json:
         print_json(answer)

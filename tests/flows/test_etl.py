@@ -199,3 +199,6 @@ def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsy
     assert call(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
     assert "name a file .csv or .parquet" in capsys.readouterr().err
     assert call(monkeypatch, "score", config, "--keep", "nobody") == 3
+    found = ["--keep", "nobody", "--output", path]
+    assert call(monkeypatch, "score", config, *found) == 3
+    assert "no column 'nobody'" in capsys.readouterr().err
