@@ -74,6 +74,8 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
         _quiet("distributed", logging.WARNING),
         _quiet("distributed.worker", logging.CRITICAL),
         _quiet("distributed.nanny", logging.WARNING),
+        # of a worker that an interruption reaches while it connects
+        _quiet("distributed.comm", logging.ERROR),
         # Dask's own would have a name that anybody can guess, and take first
         tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
