@@ -28,7 +28,7 @@ def is_small(config: PipelineConfig) -> bool:
     if any("://" in path for path in paths):
         return False
     try:
-        sources = find_sources(tuple(paths))
+        sources = find_sources(tuple(paths), config.source.suffixes)
     except SourceError:
         # the stage that reads them says what is wrong
         return False

@@ -129,7 +129,7 @@ class EMFit:
     ) -> FitResult:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
         fit = self.sized_for(training)
-        if fit._is_for_target(training):
+        if fit._is_for_target(training.n_observed):
             cells = training.n_rows * self.schema.n_variables
             held_out = fit.open_held_out(validation)
             if isinstance(held_out, StoredSamples) and cells <= TARGET_CELLS:
@@ -170,7 +170,7 @@ class EMFit:
     ) -> tuple[Recipe, FitResult]:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
         if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
-            if self._is_for_target(training):
+            if self._is_for_target(training.n_observed):
                 samples, start = self._open_for_target(training, starts)
                 grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
                 recipe, run = find_target_recipe(samples, start, held_out, grid, max_passes)
@@ -187,14 +187,14 @@ class EMFit:
         name = self.schema.names[self.target]
         return f"held out: log-likelihood of {name!r} given the other variables"
 
-    def _is_for_target(self, training: Samples) -> bool:
+    def _is_for_target(self, n_observed: int) -> bool:
         """Whether states are dealt to the levels of a target: nothing else is wished for, and there is the time."""
         return (
             self.target is not None
             and len(self.options.start_methods) > 1
             and self.options.members == 1
             and self.rank >= self.schema[self.target].cardinality
-            and training.n_observed * self.rank <= TARGET_WORK
+            and n_observed * self.rank <= TARGET_WORK
         )
 
     def _open_for_target(
@@ -235,7 +235,7 @@ class EMFit:
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
             return replace(settled, notes=(note,)), ()
-        is_for_target = self._is_for_target(SamplesInMemory(codes, self.schema.offsets, self.rank))
+        is_for_target = self._is_for_target(n_observed)
         if not is_for_target and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()

@@ -16,9 +16,8 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SchemaError, SourceError
 from pmflib.ingest.long import spill_long
 from pmflib.ingest.quarantine import QUARANTINE
-from pmflib.ingest.readers import read_rows
 from pmflib.ingest.reading_checks import check_reading
-from pmflib.ingest.schema_draft import count_answers
+from pmflib.ingest.schema_draft import count_values
 from pmflib.ingest.sources import Source
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.schema import MISSING, Schema, Variable
@@ -159,7 +158,7 @@ def check_data(
             file.error = str(error)
         else:
             usable.append(source)
-    censuses = _count_values(usable, schema, config) if usable else {}
+    censuses = count_values(usable, config, schema.names) if usable else {}
     return DataCheck(
         files, [_judge(each, censuses.get(each.name, LevelCensus())) for each in schema]
     )
@@ -207,19 +206,6 @@ def _find_examples(
     return examples
 
 
-def _count_values(
-    sources: Sequence[Source], schema: Schema, config: SourceConfig
-) -> dict[str, LevelCensus]:
-    if config.layout == "long":
-        return count_answers(sources, config, [])
-    censuses = {name: LevelCensus() for name in schema.names}
-    for source in sources:
-        for raw in read_rows(source, config, schema.names):
-            for name, census in censuses.items():
-                census.add(raw.batch.column(name))
-    return censuses
-
-
 def _judge(variable: Variable, census: LevelCensus) -> VariableCheck:
     missing = 0
     unknown: Counter[str] = Counter()
@@ -230,7 +216,7 @@ def _judge(variable: Variable, census: LevelCensus) -> VariableCheck:
     most = [(text, n) for text, n in unknown.most_common(UNKNOWN_KEPT) if n]
     return VariableCheck(
         variable.name,
-        census.counts.total() + census.undecodable,
+        census.n_rows + census.undecodable,
         missing,
         census.undecodable,
         [(text, n, _find_nearest(text, variable)) for text, n in most],

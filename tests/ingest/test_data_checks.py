@@ -114,3 +114,12 @@ def test_check_data__long_and_keyed(tmp_path):
     keyed = WIDE.model_copy(update={"sample": "id"})
     found = check(tmp_path, {"x.csv": b"id,a,b\n1,no,1\n,no,1\n"}, keyed)
     assert found.files[0].reasons == {"no_sample": 1}
+
+
+def test_check_data__values_beyond_those_that_are_listed_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("pmflib.schema.level_census.MAX_TRACKED", 2)
+    (tmp_path / "x.csv").write_text("a\n" + "\n".join(map(str, range(20))) + "\n")
+    schema = Schema((Variable("a", ("low", "high"), edges=(10.0,)),))
+    config = SourceConfig(path="x", layout="wide")
+    found = check_data(find_sources(str(tmp_path / "x.csv")), schema, config, SchemaConfig())
+    assert found.variables[0].values == 20

@@ -23,8 +23,9 @@ def test_beat__calls_while_the_context_lasts_and_not_after():
 
 
 def test_beat__nothing_to_call():
+    before = threading.active_count()
     with beat(None, 0.001):
-        pass
+        assert threading.active_count() == before
 
 
 def test_beat__ends_with_an_error():
