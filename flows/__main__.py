@@ -1,4 +1,4 @@
-"""Entry point of the command ``pmf``: an interruption is one line, also while the command is being loaded."""
+"""Entry point of the command ``pmf``: what can go wrong before the command line is there is one line."""
 
 import sys
 
@@ -6,8 +6,18 @@ import sys
 def main() -> None:
     """Load the command line and run it."""
     try:
-        from flows import cli
-
+        try:
+            from flows import cli
+        except ModuleNotFoundError as error:
+            # the library is installed without it; a module of ours that is absent is a defect, and has its traceback
+            if (error.name or "").partition(".")[0] in {"flows", "tasks", "pmflib"}:
+                raise
+            print(
+                f"error: the command line needs {error.name!r}, which the extra 'pipeline' brings: "
+                "pip install 'pmflib[pipeline]'",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         cli.main()
     except KeyboardInterrupt:
         print("interrupted: the same command goes on from here", file=sys.stderr)

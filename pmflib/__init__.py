@@ -79,6 +79,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name == "crowd":
         return importlib.import_module("pmflib.crowd")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
