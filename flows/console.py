@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from flows.safe_text import show_text
+from pmflib.safe_text import show_text
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig

@@ -13,8 +13,8 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from flows.safe_text import show_text
 from pmflib.running.heartbeats import beat
+from pmflib.safe_text import show_text
 from tasks.stage_progress import Progress, listen
 
 LINE_SECONDS = 4.5

@@ -15,6 +15,7 @@ from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
 from pmflib.counting.kernel_choice import choose_fold_planes
 from pmflib.counting.stored_tables import KIND, StoredTables
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
@@ -22,7 +23,7 @@ from pmflib.store.zarr_arrays import read_arrays
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PairCounts(FoldedCounts):
+class PairCounts(FoldedCounts, Summarised):
     """How often each pair of levels occurs together, by fold.
 
     Parameters
@@ -46,6 +47,12 @@ class PairCounts(FoldedCounts):
     """
 
     ORDER = 2
+
+    def summary(self) -> Summary:
+        """Rows, folds, and the pairs with the least support: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.counts_summary import summarise_counts
+
+        return summarise_counts(self)
 
     def to_dense(self) -> IntArray:
         """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""

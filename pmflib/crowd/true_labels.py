@@ -12,11 +12,12 @@ import pyarrow as pa
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.label_tally import LabelTally
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import PmfError
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregation:
+class Aggregation(Summarised):
     """A label log, aggregated.
 
     Parameters
@@ -52,6 +53,12 @@ class Aggregation:
         return (
             f"Aggregation({self.log!r}, method {self.method!r}, {self.n_passes} passes, {settled})"
         )
+
+    def summary(self) -> Summary:
+        """Classes, workers by skill, uncertain tasks: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.crowd_summary import summarise_aggregation
+
+        return summarise_aggregation(self)
 
     @cached_property
     def codes(self) -> IntArray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import ConvergenceWarning, RankError
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
@@ -15,7 +16,7 @@ from pmflib.selection.comparison import Comparison
 
 
 @dataclass(frozen=True, eq=False)
-class FitResult:
+class FitResult(Summarised):
     """A model and how it was reached.
 
     Parameters
@@ -65,6 +66,12 @@ class FitResult:
         if self.held_out:
             parts.append(f"held out {max(self.held_out):.6g} nats per sample")
         return f"FitResult({', '.join(parts)}{''.join(f'; {note}' for note in self.notes)})"
+
+    def summary(self) -> Summary:
+        """Convergence, held-out scores, what was compared, states: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.model_summary import summarise_fit
+
+        return summarise_fit(self)
 
 
 @document_methods(PAIR_METHODS)

@@ -14,6 +14,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
@@ -31,7 +32,7 @@ MAX_MARGINAL_CELLS = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
-class JointPMF:
+class JointPMF(Summarised):
     """The joint distribution of all variables, as a mixture over latent states.
 
     ``Pr(i_1, ..., i_N) = sum_f prior[f] * prod_n factor(n)[i_n, f]``; the full tensor is never formed.
@@ -78,6 +79,12 @@ class JointPMF:
         """Sizes, and the method that fitted it."""
         method = f", method {self.origin['method']!r}" if "method" in self.origin else ""
         return f"JointPMF(rank {self.rank}, {self.schema.n_variables} variables, {self.schema.n_levels} levels{method})"
+
+    def summary(self) -> Summary:
+        """Latent states by size with what distinguishes each: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.model_summary import summarise_model
+
+        return summarise_model(self)
 
     @property
     def rank(self) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.selection.comparison import Comparison, ScoredCandidate
 
 
 @dataclass(frozen=True)
-class RankChoice:
+class RankChoice(Summarised):
     """How many latent states, and why.
 
     Parameters
@@ -30,6 +31,20 @@ class RankChoice:
     ranks: Comparison
     pseudo_counts: Comparison | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """The choice, how many ranks it is from, and the notes."""
+        notes = "".join(f"; {note}" for note in self.notes)
+        return (
+            f"RankChoice(rank {self.rank}, pseudo-count {self.pseudo_count:g}, of {len(self.curve)} ranks that were "
+            f"compared{notes})"
+        )
+
+    def summary(self) -> Summary:
+        """The choice, why, and all scores: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.model_summary import summarise_rank_choice
+
+        return summarise_rank_choice(self)
 
     @property
     def best(self) -> int:

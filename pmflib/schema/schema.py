@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import IntArray
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
 from pmflib.schema.code_ranges import find_extremes
@@ -30,7 +31,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Summarised):
     """Variables in order: names, levels, cardinalities, offsets.
 
     Cardinalities are those of the schema, never of the data at hand, so that counts of any two partitions add up.
@@ -82,6 +83,12 @@ class Schema:
         shown = [f"{each.name!r} ({each.cardinality})" for each in self.variables[:SHOWN]]
         more = ", ..." if len(self.variables) > SHOWN else ""
         return f"Schema({self.n_variables} variables, {self.n_levels} levels: {', '.join(shown)}{more})"
+
+    def summary(self) -> Summary:
+        """Variables with their roles, levels and what is missing: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.schema_summary import summarise_schema
+
+        return summarise_schema(self)
 
     @property
     def names(self) -> tuple[str, ...]:

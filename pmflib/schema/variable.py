@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import SchemaError
 
 MISSING = -1
@@ -33,7 +34,7 @@ DEFAULT_MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 
 
 @dataclass(frozen=True)
-class Variable:
+class Variable(Summarised):
     """A categorical variable.
 
     Parameters
@@ -101,6 +102,12 @@ class Variable:
         if len(set(keys)) < n:
             twice = sorted({k for k in keys if keys.count(k) > 1})
             raise SchemaError(f"variable {self.name!r} has the same level more than once: {twice}")
+
+    def summary(self) -> Summary:
+        """Levels with their codes, values or bins: text in a terminal, HTML in a notebook."""
+        from pmflib.displays.schema_summary import summarise_variable
+
+        return summarise_variable(self)
 
     @property
     def cardinality(self) -> int:
