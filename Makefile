@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test slow gates lint lock clean
+.PHONY: demo test slow gates versions lint lock clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
@@ -23,14 +23,20 @@ gates: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.em.passes --short || $(BIN)/python -m benchmarks.em.passes --short
 	$(BIN)/python -m benchmarks.public --short || $(BIN)/python -m benchmarks.public --short
 
+versions: $(VENV)/.ready
+	.ci/versions
+
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-annotate --no-header \
+  --python-version 3.11 --quiet
+
 lock: $(VENV)/.ready
-	$(BIN)/uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-annotate \
-	  --no-header --python-version 3.11 --universal --quiet --output-file requirements.lock
+	$(BIN)/$(COMPILE) --extra dev --universal --output-file requirements.lock
+	$(BIN)/$(COMPILE) --extra test --resolution lowest-direct --output-file requirements-lowest.lock
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "pmflib needs Python 3.11 or later")'
