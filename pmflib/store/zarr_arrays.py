@@ -184,6 +184,8 @@ def refuse_damage(path: Path) -> Iterator[None]:
         ArithmeticError,
         MemoryError,
         RuntimeError,
+        # of metadata that Zarr can make something of, where the caller makes warnings errors
+        UserWarning,
     ) as error:
         raise StoreError(
             f"arrays of {path.name!r} cannot be read ({error!s:.200}); rebuild the artefact"
