@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,37 +50,53 @@ def run(
     show_facts(facts, as_json)
 
 
+class DemoData(StrEnum):
+    """What a demonstration is about."""
+
+    ratings = "ratings"
+    survey = "survey"
+    labels = "labels"
+
+
 def demo(
+    about: Annotated[
+        DemoData, typer.Argument(help="A rating log, a survey, or a label log.")
+    ] = DemoData.ratings,
     folder: Annotated[
-        Path, typer.Option(help="New folder for the log, the store and the answers.")
+        Path, typer.Option(help="New folder for the data, the store and the answers.")
     ] = Path("demo"),
-    users: Annotated[int, typer.Option(min=100, help="Samples to generate.")] = 40_000,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            min=100,
+            help="Samples to generate: users, people, or tasks.",
+            show_default="40000, 2000, or 500",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    data_only: Annotated[
+        bool, typer.Option("--data-only", help="Write the data and the drafts, and run nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate a dirty rating log with a known truth, run everything on it, and compare."""
+    """Generate dirty data with a known truth, run everything on it, and compare."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(
             f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    from flows.demo import run_demo
+    with import_quickly():
+        from flows.demo import run_demo
 
     with progress_shown(as_json):
-        facts = run_demo(folder, users, seed)
+        facts = run_demo(about.value, folder, users, seed, data_only=data_only)
     if as_json:
         print_json(facts)
         return
-    from flows.fact_tables import make_facts_tables
-    from flows.tables import make_table
+    from flows.demo_tables import describe_demo
 
-    for table in make_facts_tables(facts):
-        out.print(table)
-    states = [(s["true"], s["recovered"], s["largest_error"]) for s in facts["truth"]["states"]]
-    columns = ("true prior", "recovered", "largest error of a conditional probability")
-    out.print(make_table("Latent states", columns, states))
-    out.print(f"Factor MSE against the truth: {facts['truth']['factor_mse']:.3g}")
-    out.print(f"Try: pmf query {folder}/pipeline.toml 'm0002 given m0001=5'")
+    for part in describe_demo(about.value, facts, data_only=data_only):
+        out.print(part)
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:

@@ -1,0 +1,40 @@
+import json
+import shlex
+
+import pytest
+
+from pmflib.config import load_config
+from pmflib.schema import Schema
+
+
+@pytest.mark.parametrize("about", ["ratings", "survey", "labels"])
+def test_demo__data_only_writes_drafts_that_read_and_runs_nothing(call, tmp_path, about):
+    code, out, _ = call("demo", about, "--users", "200", "--data-only", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["written_rows"] >= 200
+    folder = tmp_path / "demo"
+    assert load_config(folder / "pipeline.toml").source.path
+    assert not (folder / "store").exists()
+    if about == "survey":
+        schema = Schema.load(folder / "schema.json")
+        assert "see the other side" not in schema["clean"].levels
+        assert schema["clean"].values == schema["punctual"].values
+    assert (folder / "known.csv").exists() == (about == "labels")
+
+
+def test_demo__survey_runs_and_names_a_question_that_is_answered(call):
+    code, out, _ = call("demo", "survey", "--users", "400")
+    assert code == 0
+    command = out.strip().splitlines()[-1]
+    assert command.startswith("Try: pmf query")
+    code, out, _ = call(*shlex.split(command.removeprefix("Try: pmf")))
+    assert code == 0
+    assert "strongly agree" in out
+
+
+def test_demo__labels_are_compared_with_the_truth(call):
+    code, out, _ = call("demo", "labels", "--users", "200", "--json")
+    assert code == 0
+    truth = json.loads(out)["truth"]
+    assert 0 <= truth["error"] <= truth["majority_error"] < 0.5
