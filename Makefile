@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test slow gates versions lint lock clean
+.PHONY: demo test slow gates versions docs lint lock clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
@@ -25,6 +25,11 @@ gates: $(VENV)/.ready
 
 versions: $(VENV)/.ready
 	.ci/versions
+
+# a warning is an error; nothing is fetched
+docs: $(VENV)/.ready
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -47,4 +52,4 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo docs/_build

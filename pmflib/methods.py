@@ -278,10 +278,13 @@ def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
         for line in lines:
             if line.strip() == "{methods}":
                 margin = line[: line.index("{")]
+                # a list, with the blank lines that reStructuredText wants around one
+                written.append("")
                 for text in describe_methods(table).split("\n"):
                     written += textwrap.wrap(
-                        text, 120, initial_indent=margin, subsequent_indent=margin + "  "
+                        text, 120, initial_indent=margin + "* ", subsequent_indent=margin + "  "
                     )
+                written.append("")
             else:
                 written.append(line)
         function.__doc__ = "\n".join(written)

@@ -84,7 +84,7 @@ def test_document_methods__writes_the_table_into_a_docstring(toy):
 
     # from Python 3.13 on, the compiler takes the margin off
     assert (
-        '\n    "toy": uniform PMFs (needs nothing but a schema).\n'
+        '\n    * "toy": uniform PMFs (needs nothing but a schema).\n'
         in inspect.cleandoc(function.__doc__) + "\n"
     )
     assert "{methods}" not in function.__doc__

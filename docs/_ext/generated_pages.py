@@ -1,0 +1,217 @@
+"""Parts of pages that are made when the site is built: files of the repository, commands, configuration.
+
+A page says `<!-- generated: NAME -->` where the part goes. Links between documents of the repository become links
+between pages of the site.
+"""
+
+import os
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MARKER = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "deploy/README.md": "deployment.md",
+    "benchmarks/README.md": "benchmark-programs.md",
+}
+"""Page of the site for each document that is not in docs/."""
+LINK = re.compile(r"(\]\()(?!https?:|#)([^)\s#]+)")
+
+
+def relate_links(text, folder, home=ROOT / "docs"):
+    """Links of a document in a folder of the repository, as seen from a page of docs/."""
+
+    def relate(found):
+        target = os.path.normpath(folder / found[2])
+        name = os.path.relpath(target, ROOT)
+        if name in PAGES:
+            return found[1] + os.path.relpath(ROOT / "docs" / PAGES[name], home)
+        if name.startswith("docs/"):
+            return found[1] + os.path.relpath(target, home)
+        return found[0]
+
+    text = LINK.sub(relate, text)
+    # what is in the repository alone, a folder or a source file, is named and not linked
+    return re.sub(
+        r"\[([^\]]+)\]\((?!https?:|#)(?![^)\s]*\.(?:md|html)(?:#[^)]*)?\))[^)\s]+\)", r"\1", text
+    )
+
+
+def take_file(name):
+    """Text of a document of the repository, with its links."""
+    path = ROOT / name
+    text = path.read_text("utf-8")
+    return relate_links(text, path.parent)
+
+
+def list_commands():
+    """Names and commands of the command line, those of groups after their group."""
+    from typer.main import get_command
+
+    from flows.cli import app
+
+    def walk(command, name):
+        for word, child in sorted(getattr(command, "commands", {}).items()):
+            whole = f"{name} {word}"
+            if hasattr(child, "commands"):
+                yield from walk(child, whole)
+            else:
+                yield whole, child
+
+    return list(walk(get_command(app), "pmf"))
+
+
+def describe_default(option):
+    """Default of an option as its help says it."""
+    if option.show_default and isinstance(option.show_default, str):
+        return option.show_default
+    default = option.default
+    if default is None or default is False or callable(default):
+        return ""
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def escape(text):
+    """Text that is safe in a cell of a Markdown table."""
+    return re.sub(r"([|<>*_\\\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def describe_commands():
+    """A section for each command: what it does, arguments, options with their defaults."""
+    lines = []
+    for name, command in list_commands():
+        lines += [f"## {name}", ""]
+        arguments = [each for each in command.params if each.param_type_name == "argument"]
+        usage = " ".join(
+            each.name.upper() if each.required else f"[{each.name.upper()}]" for each in arguments
+        )
+        lines += ["```console", f"$ {name} {usage} [OPTIONS]".replace("  ", " "), "```", ""]
+        lines += [re.sub(r"([<*])", r"\\\1", command.help or ""), ""]
+        lines += ["| argument or option | default | what it is |", "|---|---|---|"]
+        for each in command.params:
+            if each.param_type_name == "argument":
+                word = each.name.upper()
+                shown = "required" if each.required else describe_default(each)
+            else:
+                word = ", ".join(f"`{text}`" for text in [*each.opts, *each.secondary_opts])
+                shown = "required" if each.required else describe_default(each)
+            lines.append(f"| {word} | {shown} | {escape(each.help or '')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def describe_type(annotation):
+    """A type as people write it."""
+    text = re.sub(r"typing\.|<class '([\w.]+)'>", r"\1", str(annotation))
+    text = re.sub(r"Annotated\[(.*?), .*\]$", r"\1", text)
+    text = re.sub(r"Literal\[([^\]]*)\]", r"\1", text)
+    text = text.replace("NoneType", "none").replace("None", "none").replace(" | ", " or ")
+    return re.sub(r"\b(?:pmflib|pathlib)\.[\w.]*\b", "", text)
+
+
+def describe_configuration():
+    """A section for each section of pipeline.toml: options, defaults, descriptions."""
+    from pmflib.config.pipeline import PipelineConfig
+    from pmflib.config.section import Section
+
+    top, sections = [], []
+    for name, field in PipelineConfig.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            sections.append((field.alias or name, field.annotation))
+        elif name != "base":
+            top.append((name, field))
+    lines = ["## Without a section", "", *list_options(top)]
+    for name, section in sections:
+        first = (section.__doc__ or "").split("\n\nOptions")[0].strip()
+        lines += [f"## [{name}]", "", re.sub(r"\s+", " ", first), ""]
+        lines += list_options(
+            (option.alias or key, option) for key, option in section.model_fields.items()
+        )
+    return "\n".join(lines)
+
+
+def list_options(fields):
+    """A definition list of options."""
+    lines = []
+    for name, field in fields:
+        default = "required" if field.is_required() else f"default `{show_default(field)}`"
+        lines += [f"`{name}`", f":   {default}", ""]
+        for line in (field.description or "").splitlines():
+            text = line.strip()
+            # descriptions of methods, a line each
+            lines += [f"    {escape_text(text)}" + ("  " if line.startswith(" ") else "")]
+        lines.append("")
+    return lines
+
+
+def escape_text(text):
+    """Prose of a docstring as Markdown."""
+    return re.sub(r"([<*\[\]])", r"\\\1", text.replace("``", "`"))
+
+
+def show_default(field):
+    """Default of an option as TOML would have it."""
+    import json
+
+    from pydantic import BaseModel
+
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "not set"
+    if isinstance(value, BaseModel):
+        return json.dumps(value.model_dump(mode="json", exclude_none=True)).replace('"', "")
+    if isinstance(value, dict):
+        return "{}" if not value else str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def list_names(module):
+    """A section for each public name of a module, documented by its docstring."""
+    import importlib
+    import inspect
+
+    home = importlib.import_module(module)
+    lines = []
+    for name in sorted(home.__all__, key=lambda each: (each[0].isupper(), each.lower())):
+        found = getattr(home, name)
+        if inspect.ismodule(found):
+            continue
+        lines += [f"## {name}", "", "```{eval-rst}"]
+        if inspect.isclass(found):
+            lines += [f".. autoclass:: {module}.{name}", "   :members:"]
+            if not issubclass(found, Exception):
+                lines += ["   :inherited-members: dict, tuple, object, Warning"]
+        else:
+            lines += [f".. autofunction:: {module}.{name}"]
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+GENERATED = {
+    "library": lambda: list_names("pmflib"),
+    "library-crowd": lambda: list_names("pmflib.crowd"),
+    "commands": describe_commands, "configuration": describe_configuration,
+}
+
+
+def fill(found):
+    """The part that a marker asks for."""
+    name = found[1]
+    return GENERATED[name]() if name in GENERATED else take_file(name)
+
+
+def read_source(app, docname, source):
+    """Fill in what is generated, and relate links."""
+    page = Path(app.srcdir) / f"{docname}.md"
+    # the repository shows `compare` as nothing, and so does the site
+    text = relate_links(source[0], page.parent, page.parent)
+    source[0] = MARKER.sub(lambda found: fill(found), text)
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("source-read", read_source)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,189 @@
+"""Every code block of README.md and docs/: a page's blocks run in order, in an empty folder, in one namespace."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.docs.pages import (
+    EVALUATORS,
+    LANGUAGES,
+    ROOT,
+    check_toml,
+    compare_text,
+    list_blocks,
+    list_pages,
+    name_page,
+    run_bash,
+)
+
+PAGES = list_pages()
+SLOW = ("docs/howto-cluster.md",)
+"""Pages that take more than a quarter of a minute: the second step of CI runs them."""
+
+
+def mark(page):
+    name = name_page(page)
+    return pytest.param(page, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+
+
+@pytest.fixture(scope="session")
+def first_blocks(tmp_path_factory):
+    """Folders that first blocks of pages leave, by block: many pages start from the same demonstration."""
+    made = {}
+
+    def run_first(block, folder):
+        text = str(block.parsed)
+        if text not in made:
+            made[text] = tmp_path_factory.mktemp("first")
+            os.chdir(made[text])
+            run_bash(block)
+        shutil.copytree(made[text], folder, dirs_exist_ok=True)
+        os.chdir(folder)
+
+    return run_first
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [mark(page) for page in PAGES])
+def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, first_blocks):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    blocks = list_blocks(page)
+    for place, block in enumerate(blocks):
+        if place == 0 and str(block.parsed).startswith("pmf demo"):
+            first_blocks(block, tmp_path)
+        else:
+            block.evaluate()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_page)
+def test_every_block_has_a_language(page):
+    for token in MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8")):
+        if token.map is None:
+            continue
+        place = f"{name_page(page)}:{token.map[0] + 1}"
+        assert token.type != "code_block", f"{place}: an indented block; fence it, with a language"
+        if token.type == "fence" and not token.info.startswith("{"):
+            assert token.info in LANGUAGES, f"{place}: language {token.info!r}"
+
+
+class Block:
+    """What an evaluator needs to know of a block."""
+
+    path, line, start = "page.md", 1, 0
+
+    def __init__(self, parsed):
+        self.parsed, self.namespace = parsed, {}
+        self.document = type("Document", (), {"text": ""})()
+
+
+@pytest.mark.parametrize(
+    ("source", "passes"),
+    [
+        ("true", True),
+        ("false\ntrue", False),
+        ("exit 3  # rows do not fit: exit code 3", True),
+        ("true  # exit code 3", False),
+        ("echo $UNSET_NAME_OF_THIS_TEST", False),
+    ],
+)
+def test_run_bash__exit_codes(source, passes):
+    if passes:
+        run_bash(Block(source))
+        return
+    with pytest.raises(AssertionError, match="exit code"):
+        run_bash(Block(source))
+
+
+def test_compare_text__only_where_it_is_marked(tmp_path):
+    text = "```python\nprint('seen', 3)\n```\n{}\n```text\nseen {}\n```\n"
+    for marker, number, passes in [
+        ("", 4, True),
+        ("<!-- compare -->", 3, True),
+        ("<!-- compare -->", "...", True),
+        ("<!-- compare -->", 4, False),
+    ]:
+        page = tmp_path / "page.md"
+        page.write_text(text.format(marker, number), "utf-8")
+        code, output = list_blocks(page)
+        code.evaluate()
+        if passes:
+            output.evaluate()
+            continue
+        with pytest.raises(AssertionError, match="printed was"):
+            output.evaluate()
+
+
+def test_check_toml__unknown_options_are_refused():
+    check_toml(Block("[em]\nmembers = 3\n"))
+    with pytest.raises(ValueError, match="member"):
+        check_toml(Block("[em]\nmember = 3\n"))
+
+
+def test_evaluators__one_for_every_language_but_console():
+    assert set(EVALUATORS) == set(LANGUAGES) - {"console"}
+    assert compare_text in EVALUATORS.values()
+
+
+BENCHMARKS = r"""
+import argparse, json, runpy, sys
+
+class Parsed(Exception):
+    pass
+
+parse = argparse.ArgumentParser.parse_args
+
+def stop(self, *arguments):
+    parse(self)
+    raise Parsed
+
+argparse.ArgumentParser.parse_args = stop
+for words in json.loads(sys.argv[1]):
+    sys.argv = words
+    try:
+        runpy.run_module(words[0], run_name="__main__")
+    except Parsed:
+        continue
+    except ModuleNotFoundError as error:
+        if error.name.split(".")[0] in ("sklearn", "crowdkit", "stepmix"):
+            continue
+        raise
+    except SystemExit:
+        print(words, file=sys.stderr)
+        raise
+    sys.exit(f"{words[0]} has run without reading its arguments")
+"""
+
+
+def list_benchmark_commands():
+    for page in [*PAGES, ROOT / "benchmarks" / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1):
+            for found in re.findall(r"python -m (benchmarks\.[^`|#\n]*)", line):
+                yield f"{name_page(page)}:{number}", shlex.split(found)
+
+
+def test_benchmarks_that_pages_name_take_these_arguments():
+    commands = {}
+    for place, words in list_benchmark_commands():
+        file = (ROOT / Path(*words[0].split("."))).with_suffix(".py")
+        assert file.exists(), place
+        if "parse_args" not in file.read_text("utf-8"):
+            assert len(words) == 1, f"{place}: {words[0]} takes no arguments"
+        elif "--help" not in words:
+            commands[tuple(words)] = place
+    assert len(commands) > 50
+    done = subprocess.run(
+        [sys.executable, "-c", BENCHMARKS, json.dumps([*map(list, commands)])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
