@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
         "http://127.0.0.1:1/a.csv?token=hunter2",
         "http://[::1",
         "memory://nothing",
-        "data:text/csv,a",
         "dir://x",
         "jupyter://x",
         "dask::x",

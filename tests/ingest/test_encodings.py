@@ -107,7 +107,7 @@ def test_read_rows__utf_16_is_named(tmp_path, encoding):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    cells=st.lists(st.sampled_from(["ä", "aö", "ß:", "x", "é1"]), min_size=1, max_size=30),
+    cells=st.lists(st.sampled_from(["ä", "aö", "ß:1", "x", "é1"]), min_size=1, max_size=30),
     encoding=st.sampled_from(["utf-8", "latin-1", "utf-16", "utf-16-be", "shift_jis"]),
     delimiter=st.sampled_from([",", "::", ", ", "whitespace", "\t"]),
     block=st.integers(1, 40),
