@@ -12,11 +12,13 @@ from pmflib.fitting.candidates import Options
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 
 DRAWN_SAMPLES = 100_000
 """Samples drawn from an average to distil it, where no other number is given."""
 
 
+@reports_progress
 def distil(
     average: JointPMF,
     rank: int,

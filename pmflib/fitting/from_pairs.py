@@ -12,6 +12,7 @@ from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import ConvergenceWarning, RankError
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.selection.comparison import Comparison
 
 
@@ -75,6 +76,7 @@ class FitResult(Summarised):
 
 
 @document_methods(PAIR_METHODS)
+@reports_progress
 def fit(
     counts: PairCounts,
     rank: int,
@@ -125,7 +127,7 @@ def fit(
             f"{method} stopped after {found.n_iter} iterations before it converged; use 'auto', or go "
             "on from its model with EM",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     method = found.method or method
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})

@@ -19,6 +19,7 @@ from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.starts import StoredCounts
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.running.clients import count_threads
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pmflib.ranks.choice import RankChoice
 
 
+@reports_progress
 def fit_em(
     samples: object,
     model: JointPMF | None = None,
@@ -107,7 +109,8 @@ def fit_em(
         Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
         other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
     on_pass
-        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass: progress.
+        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass; None reports them to
+        `pmflib.progress`.
 
     Returns
     -------

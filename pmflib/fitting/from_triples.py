@@ -12,6 +12,7 @@ from pmflib.counting.triple_counts import TripleCounts, TripleMarginals
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.solvers.checks import check_rank
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.triples.kl_divergence import fit_ctd_kl
@@ -20,6 +21,7 @@ from pmflib.solvers.triples.least_squares import fit_ctd
 Loss = Literal["kl", "squares"]
 
 
+@reports_progress
 def fit_triples(
     counts: TripleCounts,
     rank: int,
@@ -94,7 +96,7 @@ def fit_triples(
             f"{method} stopped after {found.n_iter} iterations before it converged; go on from its "
             "model with EM",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(

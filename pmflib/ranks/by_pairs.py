@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.fit_runs import FitRuns
 from pmflib.ranks.folds import RankFold
 from pmflib.ranks.pair_search import RankSearch, make_ladder
-from pmflib.ranks.rank_progress import OnRankProgress
+from pmflib.ranks.rank_progress import OnRankProgress, report_ranks
+from pmflib.reporting.work_progress import find_report, reports_progress
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 
 N_ROUNDS = 4
@@ -38,6 +40,7 @@ VERSION = 1
 """Raised when fits change: those that were kept before are not gone on from."""
 
 
+@reports_progress
 def select_rank(
     counts: PairCounts,
     *,
@@ -75,7 +78,8 @@ def select_rank(
     checkpoint
         Folder for the fits: the same call goes on from those that it finds there, to the same bits. None keeps none.
     on_progress
-        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread.
+        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
+        reports to `pmflib.progress`.
 
     Returns
     -------
@@ -135,6 +139,8 @@ def select_rank(
         choice = _digest(
             counts, [VERSION, ladder, ranks is None, list(pseudo_counts), seed, budget]
         )
+    if on_progress is None and (report := find_report()) is not None:
+        on_progress = partial(report_ranks, report)
     runs = FitRuns(allowed, client, checkpoint, choice, on_progress)
     search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, runs)
     if ranks is None:
