@@ -85,7 +85,11 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from pmflib.near_names import suggest
+
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{suggest(name, __all__)}"
+        )
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pmflib.argument_checks import check_whole, name_type
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
@@ -201,9 +202,15 @@ def count_pairs(
     >>> counts.to_dense().tolist()
     [[2, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 2]]
     """
+    check_whole("n_folds", n_folds)
     if n_folds < 1:
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
     schema = read_schema(cardinalities)
+    if not isinstance(cardinalities, Schema) and hasattr(codes, "columns"):
+        raise SchemaError(
+            f"codes is {name_type(codes)} and cardinalities are numbers: give a table with its schema, as "
+            "pmflib.Schema.infer(table) drafts it, or codes with numbers"
+        )
     total = PairCounts.zero(schema, n_folds)
     if isinstance(codes, Iterator):
         count_batches(codes, schema, total.tables, total.n_rows)

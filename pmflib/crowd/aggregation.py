@@ -24,7 +24,7 @@ from pmflib.crowd.likeliest_start import find_likeliest_start
 from pmflib.crowd.pass_methods import PassPlan, plan_passes
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
 from pmflib.crowd.true_labels import Aggregation
-from pmflib.errors import ConvergenceWarning
+from pmflib.errors import ConvergenceWarning, SchemaError
 from pmflib.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.reporting.work_progress import Report, find_report, reports_progress
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
@@ -101,6 +101,7 @@ def aggregate(
         if isinstance(labels, LabelLog)
         else read_labels(labels, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown)
     )
+    _refuse_strange_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
         return shares
@@ -125,6 +126,24 @@ def aggregate(
         )
     return Aggregation(
         log, posterior, fit.model.prior, fit.model.confusion, method, fit.n_passes, fit.converged
+    )
+
+
+def _refuse_strange_labels(log: LabelLog) -> None:
+    """Refuse a log none of whose labels is among the classes that were given: nothing could be found from it.
+
+    Raises
+    ------
+    SchemaError
+        If all labels were set aside for that.
+    """
+    reasons = log.quarantine["reason"]
+    if log.block.n_observed or "unknown_label" not in reasons.unique().to_pylist():
+        return
+    given = log.quarantine["label"].unique().to_pylist()[:6]
+    raise SchemaError(
+        f"classes is {log.classes.to_pylist()[:6]}, and no label is among them: there are {given}; write them as the "
+        "table does"
     )
 
 

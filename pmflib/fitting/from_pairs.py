@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmflib.argument_checks import check_counts
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import ConvergenceWarning, RankError
+from pmflib.errors import ConvergenceWarning
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
 from pmflib.selection.comparison import Comparison
+from pmflib.solvers.checks import check_rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +120,8 @@ def fit(
     ----------
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
-    if rank < 1:
-        raise RankError(f"rank is {rank}; give at least 1")
+    check_counts(counts, PairCounts)
+    check_rank(rank)
     chosen = find_method(PAIR_METHODS, method)
     found = chosen.load()(counts, rank, np.random.default_rng(rng))
     if chosen.family == "solver" and not found.converged:

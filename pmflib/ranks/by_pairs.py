@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.argument_checks import check_counts
 from pmflib.counting.groups import narrow_counts, pick_variables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
@@ -114,6 +115,7 @@ def select_rank(
     >>> select_rank(count_pairs(codes, [2] * 5)).rank
     2
     """
+    check_counts(counts, PairCounts)
     _check(ranks, pseudo_counts, max_rank)
     seed = int(np.random.default_rng(rng).integers(2**31))
     allowed = WorkBudget(budget)
@@ -174,6 +176,8 @@ def _check(
     ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
 ) -> None:
     """Refuse a grid that cannot be compared."""
+    if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
+        raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
         raise RankError(f"ranks is {list(ranks)}; give at least one rank, each at least 1")
     if max_rank is not None and max_rank < 1:
