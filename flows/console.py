@@ -74,7 +74,7 @@ def load_pipeline(path: Path) -> PipelineConfig:
 @contextmanager
 def progress_shown(as_json: bool) -> Iterator[None]:
     """Unless the output is JSON, show progress while a flow runs."""
-    from flows.progress_bars import show_progress
+    from flows.stage_bars import show_progress
 
     with show_progress(SafeConsole(stderr=True, quiet=as_json)):
         yield

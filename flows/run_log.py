@@ -9,7 +9,7 @@ from typing import IO, Any, cast
 
 from flows.console import SafeConsole
 from flows.fact_tables import ROWS, make_facts_tables, make_labels_table
-from flows.progress_bars import show_progress
+from flows.stage_bars import show_progress
 from flows.tables import format_value
 from pmflib.store.run_records import RunRecord
 from tasks.prefect_artifacts import make_key

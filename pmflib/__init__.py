@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF
     from pmflib.ranks.by_pairs import select_rank
     from pmflib.ranks.choice import RankChoice
+    from pmflib.reporting.progress_context import progress
     from pmflib.schema import Schema, Variable
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "fit",
     "fit_em",
     "fit_triples",
+    "progress",
     "select_rank",
 ]
 
@@ -71,6 +73,7 @@ _HOMES = {
     "fit": "pmflib.fitting.from_pairs",
     "fit_em": "pmflib.fitting.from_samples",
     "fit_triples": "pmflib.fitting.from_triples",
+    "progress": "pmflib.reporting.progress_context",
     "select_rank": "pmflib.ranks.by_pairs",
 }
 """Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""
@@ -82,7 +85,11 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from pmflib.near_names import suggest
+
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{suggest(name, __all__)}"
+        )
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 

@@ -6,7 +6,6 @@ and one file with its function.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import textwrap
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pmflib.errors import PmfError
+from pmflib.near_names import list_near
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -256,7 +256,7 @@ def find_method(table: Mapping[str, Method], name: str) -> Method:
     """
     if name in table:
         return table[name]
-    close = difflib.get_close_matches(str(name), table, n=1)
+    close = list_near(name, table, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise PmfError(f"method is {name!r}; {hint}give one of {', '.join(table)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,7 @@ def refine(
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
             begin = {"model": start_model}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
-        progress = PassReporter(
-            lambda done, text: report("refine", done, em.max_passes, text), em.max_passes
-        )
+        progress = PassReporter(partial(report, "refine"), em.max_passes)
         with open_workers(config, address) as (client, limit), warnings.catch_warnings():
             # the summary says whether EM has converged
             warnings.simplefilter("ignore", ConvergenceWarning)

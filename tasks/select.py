@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.ranks.rank_progress import RankProgress
+from pmflib.ranks.rank_progress import report_ranks
 from pmflib.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
@@ -68,7 +69,7 @@ def select(
                 client=client,
                 budget=config.model.rank_seconds,
                 checkpoint=work,
-                on_progress=_report_fits,
+                on_progress=partial(report_ranks, partial(report, "select")),
             )
         comparisons = [each.to_json() for each in choice.comparisons]
         (folder / COMPARISONS).write_text(json.dumps(comparisons, indent=1), "utf-8")
@@ -112,8 +113,3 @@ def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
     assert entry is not None
     model = config.model.model_copy(update={"rank": entry.summary["rank"]})
     return config.model_copy(update={"model": model})
-
-
-def _report_fits(progress: RankProgress) -> None:
-    # while fits may follow, their number is not that of all
-    report("select", progress.done, progress.total + 1, str(progress))

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from pmflib.reporting.work_progress import Listener, Progress
 
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a stage.
-
-    Parameters
-    ----------
-    stage
-        Name of the stage, or of a step of it.
-    done, total
-        Units of work; total is 0 where it is not known.
-    text
-        Details for a user: rows, log-likelihood.
-    """
-
-    stage: str
-    done: int
-    total: int
-    text: str = ""
-
-
-_listeners: list[Callable[[Progress], None]] = []
+_listeners: list[Listener] = []
 
 
 @contextmanager
-def listen(listener: Callable[[Progress], None]) -> Iterator[None]:
+def listen(listener: Listener) -> Iterator[None]:
     """Call a function with the progress of every stage of this process while the context lasts."""
     _listeners.append(listener)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 from pmflib.errors import ConfigError, StoreError
+from pmflib.near_names import list_near
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig
@@ -142,7 +142,7 @@ def query(
     found = answer(model, asked)
     for name, level in found.get("as_other", {}).items():
         variable = model.schema[name]
-        close = difflib.get_close_matches(level, variable.levels, n=3)
+        close = list_near(level, variable.levels)
         hint = f"; did you mean {close}?" if close else ""
         warnings.warn(
             f"{level!r} is no level of {name!r} and counts as {variable.other!r}{hint}",

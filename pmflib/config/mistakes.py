@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 
 from pydantic import BaseModel, ValidationError
+
+from pmflib.near_names import list_near
 
 MAX_SHOWN = 300
 """Characters of a wrong value that a message shows, at most."""
@@ -64,5 +65,5 @@ def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> s
         assert issubclass(inner, BaseModel)
         fields = inner.model_fields
     known = [f.alias or n for n, f in fields.items() if n != "base"]
-    close = difflib.get_close_matches(name, known, n=3)
+    close = list_near(name, known)
     return "unknown option; " + (f"did you mean {close}?" if close else f"there are {known}")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from pmflib.argument_checks import name_type
 from pmflib.arrays import IntArray
 from pmflib.errors import SchemaError
 from pmflib.schema import Schema
@@ -84,6 +85,12 @@ class FoldedCounts:
         self._check_same(other)
         return type(self)(self.schema, self.tables + other.tables, self.n_rows + other.n_rows)
 
+    def __radd__(self, other: object) -> Self:
+        """Counts added to 0, so that ``sum`` adds up a list of them."""
+        if other != 0:
+            self._check_same(other)
+        return self
+
     def __sub__(self, other: Self) -> Self:
         """Counts without the samples of ``other``.
 
@@ -95,7 +102,9 @@ class FoldedCounts:
         self._check_same(other)
         tables = self.tables - other.tables
         if tables.min(initial=0) < 0 or (self.n_rows < other.n_rows).any():
-            raise SchemaError("the counts to subtract hold samples that these counts never held")
+            raise SchemaError(
+                "the counts to subtract hold samples that these counts never held; subtract parts of the same total"
+            )
         return type(self)(self.schema, tables, self.n_rows - other.n_rows)
 
     def select_folds(self, folds: Iterable[int]) -> Self:
@@ -126,7 +135,11 @@ class FoldedCounts:
         total: IntArray = self.tables[diagonal].sum(axis=0)
         return total
 
-    def _check_same(self, other: Self) -> None:
+    def _check_same(self, other: object) -> None:
+        if not isinstance(other, type(self)):
+            raise SchemaError(
+                f"{name_type(other)} cannot join {type(self).__name__}; count its samples first"
+            )
         if self.schema.digest != other.schema.digest:
             raise SchemaError(
                 f"counts of schema {other.schema.digest[:12]} cannot join counts of schema "
@@ -134,7 +147,8 @@ class FoldedCounts:
             )
         if self.n_folds != other.n_folds:
             raise SchemaError(
-                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds"
+                f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds; count both with the same "
+                "n_folds"
             )
 
 
@@ -154,4 +168,8 @@ def read_schema(cardinalities: IntArray | Sequence[int] | Schema) -> Schema:
     """Schema of what is to be counted, given as such or as the number of levels of each variable."""
     if isinstance(cardinalities, Schema):
         return cardinalities
+    if isinstance(cardinalities, np.ndarray) and cardinalities.ndim == 2:
+        raise SchemaError(
+            f"cardinalities is an array of shape {cardinalities.shape}: the samples come first, and then the schema"
+        )
     return Schema.from_cardinalities(cardinalities)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pmflib.argument_checks import check_whole, name_type
 from pmflib.arrays import IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
+from pmflib.counting.batch_counting import count_batches
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
 from pmflib.counting.kernel_choice import choose_fold_planes
@@ -178,7 +180,8 @@ def count_pairs(
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode; or an iterator over
+        such batches, as of chunks of a file: the same counts as of all of them in one table.
     cardinalities
         Number of levels of each variable, shape (n_variables,); or a schema.
     n_folds
@@ -199,10 +202,19 @@ def count_pairs(
     >>> counts.to_dense().tolist()
     [[2, 0, 0, 1], [0, 1, 0, 1], [0, 0, 0, 0], [1, 1, 0, 2]]
     """
+    check_whole("n_folds", n_folds)
     if n_folds < 1:
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
     schema = read_schema(cardinalities)
+    if not isinstance(cardinalities, Schema) and hasattr(codes, "columns"):
+        raise SchemaError(
+            f"codes is {name_type(codes)} and cardinalities are numbers: give a table with its schema, as "
+            "pmflib.Schema.infer(table) drafts it, or codes with numbers"
+        )
     total = PairCounts.zero(schema, n_folds)
+    if isinstance(codes, Iterator):
+        count_batches(codes, schema, total.tables, total.n_rows)
+        return total
     if not isinstance(codes, np.ndarray):
         codes = schema.encode(codes)
     schema.check_shape(codes)

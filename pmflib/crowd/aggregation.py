@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,13 +24,15 @@ from pmflib.crowd.likeliest_start import find_likeliest_start
 from pmflib.crowd.pass_methods import PassPlan, plan_passes
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
 from pmflib.crowd.true_labels import Aggregation
-from pmflib.errors import ConvergenceWarning
+from pmflib.errors import ConvergenceWarning, SchemaError
 from pmflib.methods import CROWD_METHODS, document_methods, find_method
+from pmflib.reporting.work_progress import Report, find_report, reports_progress
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.solvers.crowd.class_matching import Order
 
 
 @document_methods(CROWD_METHODS)
+@reports_progress
 def aggregate(
     labels: object,
     method: str = "auto",
@@ -99,6 +101,7 @@ def aggregate(
         if isinstance(labels, LabelLog)
         else read_labels(labels, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown)
     )
+    _refuse_strange_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
         return shares
@@ -106,16 +109,41 @@ def aggregate(
     start: AnnotatorModel | CrowdFit = plan.annotator_model
     if chosen.family == "pairs":
         start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
-    fit, posterior = fit_crowd_model(log, start, max_passes=plan.max_passes, tol=plan.tol)
+    report = find_report()
+    fit, posterior = fit_crowd_model(
+        log,
+        start,
+        max_passes=plan.max_passes,
+        tol=plan.tol,
+        on_pass=None if report is None else partial(_report_pass, report, plan.max_passes),
+    )
     if not fit.converged and plan.tol > 0:
         warnings.warn(
             f"the passes moved {fit.moved[-1]:.2g} of the labels at last, above tol = {plan.tol}, after max_passes = "
             f"{plan.max_passes}; raise one of the two",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return Aggregation(
         log, posterior, fit.model.prior, fit.model.confusion, method, fit.n_passes, fit.converged
+    )
+
+
+def _refuse_strange_labels(log: LabelLog) -> None:
+    """Refuse a log none of whose labels is among the classes that were given: nothing could be found from it.
+
+    Raises
+    ------
+    SchemaError
+        If all labels were set aside for that.
+    """
+    reasons = log.quarantine["reason"]
+    if log.block.n_observed or "unknown_label" not in reasons.unique().to_pylist():
+        return
+    given = log.quarantine["label"].unique().to_pylist()[:6]
+    raise SchemaError(
+        f"classes is {log.classes.to_pylist()[:6]}, and no label is among them: there are {given}; write them as the "
+        "table does"
     )
 
 
@@ -125,6 +153,7 @@ def fit_crowd_model(
     *,
     max_passes: int = MAX_PASSES,
     tol: float = TOLERANCE,
+    on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> tuple[CrowdFit, FloatArray]:
     """Estimate a crowd model by passes in memory, and the posterior of every task under it.
 
@@ -134,7 +163,7 @@ def fit_crowd_model(
         Labels as codes.
     start
         Crowd model, or passes made before, to continue from; an annotator model starts from the votes.
-    max_passes, tol
+    max_passes, tol, on_pass
         As for `run_passes`.
 
     Returns
@@ -147,9 +176,14 @@ def fit_crowd_model(
         start = start_from_votes(evaluate, log.n_workers, log.n_classes, start)
     elif isinstance(start, CrowdModel):
         start = CrowdFit.from_model(start)
-    fit = run_passes(evaluate, start, max_passes=max_passes, tol=tol)
+    fit = run_passes(evaluate, start, max_passes=max_passes, tol=tol, on_pass=on_pass)
     weights = LogWeights.from_model(fit.model, with_votes=False)
     return fit, score_blocks(blocks, weights, log.n_classes)
+
+
+def _report_pass(report: Report, max_passes: int, fit: CrowdFit) -> None:
+    moved = f"the last pass moved {fit.moved[-1]:.2g} of the labels" if fit.moved else ""
+    report(fit.n_passes, max_passes, moved)
 
 
 def _start_from_pairs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SparseBlock
 from pmflib.crowd.radix_order import sort_stably
 from pmflib.errors import PmfError, SchemaError
+from pmflib.near_names import list_near
 from pmflib.schema.schema import as_arrow
 from pmflib.schema.variable import as_text
 
@@ -143,11 +144,18 @@ def _check_policies(on_repeated: str, on_unknown: str) -> None:
 
 def _pick_columns(table: pa.Table) -> pa.Table:
     if absent := [name for name in COLUMNS if name not in table.column_names]:
+        near = [list_near(name, table.column_names, 1) for name in absent]
+        renamed = {found[0]: name for name, found in zip(absent, near, strict=True) if found}
+        hint = f"; of a pandas frame: table.rename(columns={renamed})" if renamed else ""
         raise SchemaError(
-            f"columns {absent} are absent; the table has {table.column_names}: name them {list(COLUMNS)}"
+            f"columns {absent} are absent; the table has {table.column_names[:12]}: name them {list(COLUMNS)}{hint}"
         )
     columns = table.select(list(COLUMNS))
     for place, field in enumerate(columns.schema):
+        if pa.types.is_nested(field.type):
+            raise SchemaError(
+                f"column {field.name!r} holds {field.type}; a value is a text, a number or a boolean, one label per row"
+            )
         if field.type == pa.string_view():
             # Arrow can neither sort nor take them yet
             columns = columns.set_column(place, field.name, columns[place].cast(pa.string()))
@@ -191,6 +199,8 @@ def _restrict(
     label: tuple[IntArray, pa.Array], classes: Sequence[Any]
 ) -> tuple[IntArray, pa.Array]:
     """Codes among the classes given, in their order."""
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise SchemaError(f"classes is {classes!r}; give a list of the labels that there are")
     known = {as_text(value): place for place, value in enumerate(classes)}
     if len(known) < len(classes) or not known:
         raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")

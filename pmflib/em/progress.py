@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pmflib.em.joint_pmf_em import EMState
+from pmflib.reporting.work_progress import Report
 
 
 class PassReporter:
@@ -14,12 +15,12 @@ class PassReporter:
     Parameters
     ----------
     report
-        Called with the number of passes of a run and a text, after each pass but the last that is allowed.
+        Called with the number of passes of a run, their limit and a text, after each pass but the last allowed one.
     max_passes
         Limit of the passes of each run.
     """
 
-    def __init__(self, report: Callable[[int, str], None], max_passes: int) -> None:
+    def __init__(self, report: Report, max_passes: int) -> None:
         self._report, self._max_passes = report, max_passes
         self._run, self._first_pass, self._started = "", 0, 0.0
 
@@ -34,7 +35,7 @@ class PassReporter:
             # the first pass also compiles kernels and loads blocks: it does not predict those to come
             self._run, self._first_pass, self._started = run, state.n_passes, time.monotonic()
         if state.n_passes < self._max_passes:
-            self._report(state.n_passes, text)
+            self._report(state.n_passes, self._max_passes, text)
 
 
 def describe_fit(log_likelihoods: Sequence[float], held_out: Sequence[float]) -> str:

@@ -21,6 +21,7 @@ from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
 from pmflib.fitting.pair_methods import run_random, run_spa
 from pmflib.fitting.rounds import Round, deal_rounds
 from pmflib.level_blocks import FLOOR, normalise_blocks
+from pmflib.reporting.work_progress import report_step
 from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_PAIRS
 from pmflib.solvers.pairs.opening import open_start
@@ -141,10 +142,10 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
     pseudo_count, reason, comparisons = _choose_pseudo_count(
         makers[next(iter(starts))], counts, rank
     )
-    fits = {
-        name: _fit(marginals, singles, start, pseudo_count, SETTINGS.iterations)
-        for name, start in starts.items()
-    }
+    fits: dict[str, SolverResult] = {}
+    for name, start in starts.items():
+        report_step(len(fits), len(starts), f"rank {rank}, fit from {name}")
+        fits[name] = _fit(marginals, singles, start, pseudo_count, SETTINGS.iterations)
     # under one pseudo-count all starts lower one loss: the training counts can choose
     name = min(fits, key=lambda each: fits[each].loss_history[-1])
     losses = ", ".join(f"{each}: {fit.loss_history[-1]:.6g}" for each, fit in fits.items())
@@ -299,7 +300,8 @@ def _choose_pseudo_count(
 def _judge(start: Start, rounds: list[Round]) -> dict[float, float]:
     """Held-out log-likelihood per pair under each pseudo-count, the mean of the rounds."""
     scores = dict.fromkeys(FIT_PAIRS, 0.0)
-    for each in rounds:
+    for number, each in enumerate(rounds):
+        report_step(number, len(rounds), "pseudo-counts on held-out folds")
         marginals, singles = Marginals.from_counts(each.training), estimate_singles(each.training)
         parameters = start(marginals, singles)
         for pseudo_count in FIT_PAIRS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pmflib.errors import PmfError
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
@@ -94,6 +95,10 @@ class Options:
         cls, start: str, pseudo_count: float | Literal["auto"], members: int, rank: int
     ) -> Options:
         """List what a start method and a pseudo-count leave open, where they may be "auto"."""
+        if isinstance(pseudo_count, str) and pseudo_count != "auto":
+            raise PmfError(
+                f"pseudo_count is {pseudo_count!r}; give a number of at least 0, or 'auto'"
+            )
         methods: tuple[str, ...] = (start,)
         if start == "auto" and rank > 1:
             methods = MEMBER_START_METHODS if members > 1 else START_METHODS

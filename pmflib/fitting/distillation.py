@@ -6,17 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from pmflib.argument_checks import check_model
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
+from pmflib.solvers.checks import check_rank
 
 DRAWN_SAMPLES = 100_000
 """Samples drawn from an average to distil it, where no other number is given."""
 
 
+@reports_progress
 def distil(
     average: JointPMF,
     rank: int,
@@ -65,6 +69,8 @@ def distil(
     Breiman, Shang (1996), "Born again trees"; Hinton, Vinyals, Dean (2015), "Distilling the knowledge in a neural
     network".
     """
+    check_model("average", average, JointPMF)
+    check_rank(rank)
     schema = average.schema
     drawn = average.sample(n_samples, seed)
     fit = EMFit(

@@ -18,6 +18,7 @@ from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
+from pmflib.em.progress import PassReporter
 from pmflib.em.samples import Samples
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import ConvergenceWarning, PmfError
@@ -34,6 +35,7 @@ from pmflib.fitting.target_fit import (
 )
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import find_report
 from pmflib.schema import Schema
 
 N_FOLDS = 5
@@ -202,7 +204,7 @@ class EMFit:
     ) -> tuple[TargetSamples, Parameters]:
         assert self.target is not None
         offsets = self.schema.offsets
-        samples = TargetSamples(training, self.target, starts.singles, offsets, self.passes.on_pass)
+        samples = TargetSamples(training, self.target, starts.singles, offsets, self._on_pass)
         return samples, starts.make_classes(self.target)
 
     def _report_target(self, recipe: Recipe, run: TargetRun) -> FitResult:
@@ -261,7 +263,16 @@ class EMFit:
 
     def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
         offsets, options = self.schema.offsets, self._digest_options()
-        return Runs(training, held_out, offsets, starts.singles, *self.passes, options)
+        passes = self.passes._replace(on_pass=self._on_pass)
+        return Runs(training, held_out, offsets, starts.singles, *passes, options)
+
+    @property
+    def _on_pass(self) -> OnPass | None:
+        """What is called after each pass: what was given, or else whoever listens to the progress of this thread."""
+        report, max_passes = find_report(), self.passes.max_passes
+        if self.passes.on_pass is not None or report is None:
+            return self.passes.on_pass
+        return PassReporter(report, max_passes)
 
     def _digest_options(self) -> str:
         """SHA-256 of what states of EM depend on, other than the samples; limits of passes only end them."""
@@ -311,7 +322,7 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
         warnings.warn(
             f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmflib.argument_checks import check_counts
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import ConvergenceWarning, RankError
+from pmflib.errors import ConvergenceWarning
 from pmflib.methods import PAIR_METHODS, document_methods, find_method
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.selection.comparison import Comparison
+from pmflib.solvers.checks import check_rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,7 @@ class FitResult(Summarised):
 
 
 @document_methods(PAIR_METHODS)
+@reports_progress
 def fit(
     counts: PairCounts,
     rank: int,
@@ -116,8 +120,8 @@ def fit(
     ----------
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
-    if rank < 1:
-        raise RankError(f"rank is {rank}; give at least 1")
+    check_counts(counts, PairCounts)
+    check_rank(rank)
     chosen = find_method(PAIR_METHODS, method)
     found = chosen.load()(counts, rank, np.random.default_rng(rng))
     if chosen.family == "solver" and not found.converged:
@@ -125,7 +129,7 @@ def fit(
             f"{method} stopped after {found.n_iter} iterations before it converged; use 'auto', or go "
             "on from its model with EM",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     method = found.method or method
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pmflib.argument_checks import check_model, check_whole, name_type
 from pmflib.arrays import IntArray
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.memory import plan_em
@@ -19,14 +20,17 @@ from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.starts import StoredCounts
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.running.clients import count_threads
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
+from pmflib.solvers.checks import check_rank
 
 if TYPE_CHECKING:
     from pmflib.ranks.choice import RankChoice
 
 
+@reports_progress
 def fit_em(
     samples: object,
     model: JointPMF | None = None,
@@ -107,7 +111,8 @@ def fit_em(
         Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
         other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
     on_pass
-        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass: progress.
+        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass; None reports them to
+        `pmflib.progress`.
 
     Returns
     -------
@@ -128,7 +133,16 @@ def fit_em(
     ConvergenceWarning
         If EM stops at ``max_passes``.
     """
-    _check_options(model, rank, start, members)
+    _check_options(model, rank, start, members, max_passes)
+    if isinstance(samples, PairCounts):
+        raise PmfError(
+            "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
+        )
+    if schema is not None and not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            "pmflib.Schema.from_cardinalities([2, 3])"
+        )
     is_stored = isinstance(samples, StoredSamples)
     if not is_stored and (start_model is not None or counts is not None):
         raise PmfError("start_model and counts are for stored samples; leave them out")
@@ -238,13 +252,24 @@ def _choose_rank(counts: PairCounts | StoredCounts, seed: int) -> RankChoice:
 
 
 def _check_options(
-    model: JointPMF | None, rank: int | Literal["auto"] | None, start: str, members: int
+    model: JointPMF | None,
+    rank: int | Literal["auto"] | None,
+    start: str,
+    members: int,
+    max_passes: int,
 ) -> None:
     if isinstance(rank, str) and rank != "auto":
         raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
+    if rank is not None and rank != "auto":
+        check_rank(rank)
+    if model is not None:
+        check_model("model", model, JointPMF)
+    check_whole("members", members)
+    check_whole("max_passes", max_passes)
     if (model is None) == (rank is None):
         raise PmfError(
-            f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two"
+            f"model is {'absent' if model is None else 'given'} and rank is {rank}; give one of the two, as "
+            "fit_em(samples, rank=8) or fit_em(samples, model)"
         )
     if members < 1:
         raise PmfError(f"members is {members}; give at least 1")

@@ -7,11 +7,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from pmflib.argument_checks import check_counts
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.triple_counts import TripleCounts, TripleMarginals
 from pmflib.errors import ConvergenceWarning, PmfError
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.model import JointPMF
+from pmflib.near_names import suggest
+from pmflib.reporting.work_progress import reports_progress
 from pmflib.solvers.checks import check_rank
 from pmflib.solvers.pairs.random_start import start_random
 from pmflib.solvers.triples.kl_divergence import fit_ctd_kl
@@ -20,6 +23,7 @@ from pmflib.solvers.triples.least_squares import fit_ctd
 Loss = Literal["kl", "squares"]
 
 
+@reports_progress
 def fit_triples(
     counts: TripleCounts,
     rank: int,
@@ -60,9 +64,12 @@ def fit_triples(
     Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66; Yeredor and Haardt (2019), IEEE
     Signal Processing Letters 26.
     """
+    check_counts(counts, TripleCounts)
     check_rank(rank)
     if loss not in get_args(Loss):
-        raise PmfError(f"loss is {loss!r}; give one of {get_args(Loss)}")
+        raise PmfError(
+            f"loss is {loss!r}; give one of {get_args(Loss)}{suggest(loss, get_args(Loss))}"
+        )
     if counts.schema.n_variables < 3:
         raise PmfError(
             f"there are {counts.schema.n_variables} variables, and triples need three; fit pairs instead"
@@ -94,7 +101,7 @@ def fit_triples(
             f"{method} stopped after {found.n_iter} iterations before it converged; go on from its "
             "model with EM",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
     return FitResult(

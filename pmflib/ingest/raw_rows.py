@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import pyarrow as pa
 from pmflib.arrays import IntArray
 from pmflib.errors import SourceError
 from pmflib.ingest.sources import Source
+from pmflib.near_names import list_near
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
     places = {name: place for place, name in enumerate(header)}
     for name in columns:
         if name not in places:
-            close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
+            close = list_near(name, header)
             hint = f"; did you mean {close}?" if close else "."
             shown = list(header[:12]) + (["..."] if len(header) > 12 else [])
             raise SourceError(

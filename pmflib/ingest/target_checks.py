@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from pmflib.errors import SchemaError
+from pmflib.near_names import list_near
 from pmflib.schema.inference import Proposal
 
 
@@ -20,7 +20,7 @@ def check_column(name: str, columns: Sequence[str], sample: str | None) -> None:
     if name == sample:
         raise SchemaError(f"target {name!r} is the sample column; name the column to predict")
     if name not in columns:
-        close = difflib.get_close_matches(name, columns, n=3, cutoff=0.5)
+        close = list_near(name, columns)
         hint = f"did you mean {close}?" if close else f"there are {list(columns[:12])}"
         raise SchemaError(f"target {name!r} is no column of the data; {hint}")
 

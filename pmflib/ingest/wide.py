@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.spills import SpillWriter
+from pmflib.near_names import list_near
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
 from pmflib.store.dataset import LEVEL_COUNTS
@@ -175,7 +175,7 @@ class _WideEncoder:
         header = read_columns(source, config)
         for name in schema.names:
             if name not in header:
-                close = difflib.get_close_matches(name, header, n=3, cutoff=0.5)
+                close = list_near(name, header)
                 raise SchemaError(
                     f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
                     f"({len(header)} columns)"

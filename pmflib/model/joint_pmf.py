@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.argument_checks import check_whole, name_type
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.displays.summary import Summarised, Summary
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.near_names import list_near
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
@@ -60,6 +61,13 @@ class JointPMF(Summarised):
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema):
+            raise PmfError(f"schema is {name_type(self.schema)}; give a pmflib.Schema")
+        for name, values in (("prior", self.prior), ("factors", self.factors)):
+            if not isinstance(values, np.ndarray):
+                raise PmfError(
+                    f"{name} is {name_type(values)}; give an array: numpy.asarray({name})"
+                )
         expected = (self.schema.n_levels, self.prior.size)
         if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
             raise PmfError(
@@ -265,6 +273,10 @@ class JointPMF(Summarised):
         MemoryPlanError
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
+        if isinstance(variables, str | int):
+            raise SchemaError(
+                f"variables is {variables!r}, a single one; give a list: [{variables!r}]"
+            )
         places = [self.schema.position(variable) for variable in variables]
         evidence = self.encode_levels(given or {})
         if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
@@ -316,13 +328,22 @@ class JointPMF(Summarised):
         SchemaError
             If a variable or level is unknown.
         """
+        if not isinstance(given, Mapping):
+            raise SchemaError(
+                f"given is {given!r}, {name_type(given)}; give a level by variable, as {{'smokes': 'yes'}}"
+            )
         evidence = {}
+        level: Any
         for name, level in given.items():
             variable = self.schema[name]
+            if isinstance(level, list | tuple | set | np.ndarray):
+                raise SchemaError(
+                    f"given has {level!r} for variable {variable.name!r}; give one level, or ask for each of several"
+                )
             whole = isinstance(level, int | np.integer)
             code = int(level) if whole else variable.encode_value(level)
             if not 0 <= code < variable.cardinality:
-                close = difflib.get_close_matches(str(level), variable.levels, n=3)
+                close = list_near(level, variable.levels)
                 hint = f"did you mean {close}? Its levels" if close else "levels"
                 raise SchemaError(
                     f"variable {variable.name!r} has no level {level!r}; {hint} are {variable.levels[:12]}"
@@ -345,6 +366,8 @@ class JointPMF(Summarised):
         The schema's dtype, shape (n_rows, n_variables), nothing missing.
         """
         from pmflib.model.sampling import sample_codes
+
+        check_whole("n_rows", n_rows)
 
         generator = np.random.default_rng(rng)
         return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, generator)

@@ -11,11 +11,13 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pmflib.argument_checks import check_counts
 from pmflib.counting.groups import narrow_counts, pick_variables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
@@ -25,7 +27,8 @@ from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.fit_runs import FitRuns
 from pmflib.ranks.folds import RankFold
 from pmflib.ranks.pair_search import RankSearch, make_ladder
-from pmflib.ranks.rank_progress import OnRankProgress
+from pmflib.ranks.rank_progress import OnRankProgress, report_ranks
+from pmflib.reporting.work_progress import find_report, reports_progress
 from pmflib.selection.pseudo_count_grids import RANKS_BY_PAIRS
 
 N_ROUNDS = 4
@@ -38,6 +41,7 @@ VERSION = 1
 """Raised when fits change: those that were kept before are not gone on from."""
 
 
+@reports_progress
 def select_rank(
     counts: PairCounts,
     *,
@@ -75,7 +79,8 @@ def select_rank(
     checkpoint
         Folder for the fits: the same call goes on from those that it finds there, to the same bits. None keeps none.
     on_progress
-        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread.
+        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
+        reports to `pmflib.progress`.
 
     Returns
     -------
@@ -110,6 +115,7 @@ def select_rank(
     >>> select_rank(count_pairs(codes, [2] * 5)).rank
     2
     """
+    check_counts(counts, PairCounts)
     _check(ranks, pseudo_counts, max_rank)
     seed = int(np.random.default_rng(rng).integers(2**31))
     allowed = WorkBudget(budget)
@@ -135,6 +141,8 @@ def select_rank(
         choice = _digest(
             counts, [VERSION, ladder, ranks is None, list(pseudo_counts), seed, budget]
         )
+    if on_progress is None and (report := find_report()) is not None:
+        on_progress = partial(report_ranks, report)
     runs = FitRuns(allowed, client, checkpoint, choice, on_progress)
     search = RankSearch(folds, ladder, float(pseudo_counts[0]), seed, runs)
     if ranks is None:
@@ -168,6 +176,8 @@ def _check(
     ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
 ) -> None:
     """Refuse a grid that cannot be compared."""
+    if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
+        raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
         raise RankError(f"ranks is {list(ranks)}; give at least one rank, each at least 1")
     if max_rank is not None and max_rank < 1:

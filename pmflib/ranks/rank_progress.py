@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pmflib.reporting.work_progress import Report
+
 Judged = Literal["pairs", "samples"]
 """What ranks are judged by."""
 
@@ -50,6 +52,11 @@ class RankProgress:
 
 OnRankProgress = Callable[[RankProgress], None]
 """Called when a fit is done, and at least every ``BEAT_SECONDS`` meanwhile, then from another thread."""
+
+
+def report_ranks(report: Report, progress: RankProgress) -> None:
+    """Report a choice of the rank; while fits may follow, their number is not that of all."""
+    report(progress.done, progress.total + 1, str(progress))
 
 
 class ProgressReporter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from pmflib.errors import SchemaError
 from pmflib.json_files import read_json
+from pmflib.near_names import list_near
 from pmflib.schema.inference import Proposal
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
@@ -155,7 +155,7 @@ class DraftedSchema:
             If there is none, with those that are named alike.
         """
         if name not in self.columns:
-            close = difflib.get_close_matches(name, list(self.columns), n=3, cutoff=0.5)
+            close = list_near(name, self.columns)
             hint = f"did you mean {close}?" if close else f"there are {list(self.columns)[:12]}"
             raise SchemaError(f"the schema has no column {name!r}; {hint}")
         return name

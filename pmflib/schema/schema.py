@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import warnings
@@ -16,10 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pmflib.argument_checks import name_type
 from pmflib.arrays import IntArray
 from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
+from pmflib.near_names import suggest, suggest_file
 from pmflib.schema.code_ranges import find_extremes
 from pmflib.schema.inference import propose_variable
 from pmflib.schema.level_census import LevelCensus
@@ -69,6 +70,11 @@ class Schema(Summarised):
     def __post_init__(self) -> None:
         if not self.variables:
             raise SchemaError("a schema needs at least one variable; got none")
+        if wrong := [each for each in self.variables if not isinstance(each, Variable)]:
+            raise SchemaError(
+                f"variables has {wrong[0]!r}, {name_type(wrong[0])}; give a pmflib.Variable(name, levels), or draft a "
+                "schema from data: pmflib.Schema.infer(table)"
+            )
         names = [variable.name for variable in self.variables]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -151,14 +157,18 @@ class Schema(Summarised):
         """
         if isinstance(variable, int | np.integer):
             if not 0 <= variable < self.n_variables:
-                raise SchemaError(f"variable {variable} is outside [0, {self.n_variables})")
+                raise SchemaError(
+                    f"variable {variable} is outside [0, {self.n_variables}); places count from 0"
+                )
             return int(variable)
+        if not isinstance(variable, str):
+            raise SchemaError(
+                f"variable is {variable!r}, {name_type(variable)}; give one name, or a place in [0, {self.n_variables})"
+            )
         if variable not in self._positions:
-            close = difflib.get_close_matches(variable, self.names, n=3)
-            hint = (
-                f"; did you mean {close}?"
-                if close
-                else f"; the schema has {self.n_variables}: {self.names[:5]} ..."
+            more = " ..." if self.n_variables > 5 else ""
+            hint = suggest(variable, self.names) or (
+                f"; the schema has {self.n_variables}: {', '.join(map(repr, self.names[:5]))}{more}"
             )
             raise SchemaError(f"variable {variable!r} is not in the schema{hint}")
         return self._positions[variable]
@@ -189,7 +199,17 @@ class Schema(Summarised):
         SchemaError
             If a cardinality is below 1.
         """
-        sizes = [int(size) for size in cardinalities]
+        given = np.asarray(cardinalities)
+        whole = np.issubdtype(given.dtype, np.integer) or not given.size
+        if given.ndim != 1 or not whole:
+            shown = (
+                f"of {given.dtype} of shape {given.shape}" if given.ndim else repr(cardinalities)
+            )
+            raise SchemaError(
+                f"cardinalities is {name_type(cardinalities)} {shown}; give a Schema, or whole numbers: how many "
+                "levels each variable has"
+            )
+        sizes = [int(size) for size in given]
         return cls(
             tuple(
                 Variable(f"v{n}", tuple(map(str, range(size))), tuple(map(float, range(size))))
@@ -279,6 +299,8 @@ class Schema(Summarised):
                 table[:, self.position(hidden)] = MISSING
             return self.check_codes(table)
         columns = as_arrow(table)
+        for name in (*optional, *(() if hidden is None else (hidden,))):
+            self.position(name)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
         for place, variable in enumerate(self.variables):
             if variable.name == hidden:
@@ -288,20 +310,26 @@ class Schema(Summarised):
                     continue
                 raise SchemaError(
                     f"column {variable.name!r} is absent; the table has {columns.column_names[:8]}. "
-                    "Add it (empty values are missing), or name it optional"
+                    f"Add it (empty values are missing), or name it optional{self._suggest_column(variable, columns)}"
                 )
             column = variable.encode_column(columns[variable.name])
             bad = np.flatnonzero(column < MISSING)
             if bad.size:
                 row = int(bad[0])
+                value = columns[variable.name][row].as_py()
                 raise SchemaError(
-                    f"row {row}, column {variable.name!r}: {columns[variable.name][row].as_py()!r} "
+                    f"row {row}, column {variable.name!r}: {value!r} "
                     f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
                     f"levels are {_abridged(variable.levels)}, missing is {_abridged(variable.missing)} "
-                    f"({bad.size} such rows)"
+                    f"({bad.size} such rows){suggest(value, variable.levels)}"
                 )
             codes[:, place] = column
         return codes
+
+    def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
+        """Question whether a column of the table is the variable by another name."""
+        free = [name for name in columns.column_names if name not in self._positions]
+        return suggest(variable.name, free)
 
     def check_codes(self, codes: np.ndarray[Any, Any]) -> IntArray:
         """Check an array of codes and give it the schema's dtype.
@@ -316,8 +344,16 @@ class Schema(Summarised):
         if np.any(lows < MISSING) or np.any(highs >= self.cardinalities):
             outside = (codes < MISSING) | (codes >= self.cardinalities)
             row, column = map(int, np.argwhere(outside)[0])
+            value = codes[row, column]
+            if codes[codes != MISSING].min() >= 1 and np.all(highs <= self.cardinalities):
+                remedy = (
+                    "no code is 0: if they count from 1, subtract 1 from all that are not missing"
+                )
+            else:
+                remedy = f"they count from 0, and -1 is missing: codes[codes == {value}] = -1, if {value} means that"
             raise SchemaError(
-                f"codes[{row}, {column}] is {codes[row, column]}, outside [-1, {self.cardinalities[column]})"
+                f"codes[{row}, {column}] is {value}, outside [-1, {self.cardinalities[column]}) of "
+                f"{self.names[column]!r}; {remedy}"
             )
         return np.ascontiguousarray(codes, self.code_dtype)
 
@@ -329,13 +365,23 @@ class Schema(Summarised):
         SchemaError
             If shape or dtype is wrong.
         """
-        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
+        if not isinstance(codes, np.ndarray):
             raise SchemaError(
-                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables})"
+                f"codes is {name_type(codes)}; give an array of integers, such as schema.encode(table) gives"
+            )
+        if codes.ndim != 2 or codes.shape[1] != self.n_variables:
+            single = (
+                "; a single row is codes[None, :]" if codes.shape == (self.n_variables,) else ""
+            )
+            raise SchemaError(
+                f"codes has shape {codes.shape}, expected (n_rows, {self.n_variables}){single}"
             )
         if not np.issubdtype(codes.dtype, np.integer):
+            remedy = "if it holds labels, give a table with named columns instead"
+            if np.issubdtype(codes.dtype, np.floating):
+                remedy = "of floats with NaN: np.where(np.isnan(codes), -1, codes).astype(int)"
             raise SchemaError(
-                f"codes has dtype {codes.dtype}; codes are integers, -1 where missing"
+                f"codes has dtype {codes.dtype}; codes are integers, -1 where missing; {remedy}"
             )
 
     def decode(self, codes: IntArray) -> pa.Table:
@@ -417,7 +463,7 @@ class Schema(Summarised):
             data = read_json(Path(path))
         except FileNotFoundError:
             raise SchemaError(
-                f"schema file {str(path)!r} does not exist; `pmf infer` drafts one"
+                f"schema file {str(path)!r} does not exist; `pmf infer` drafts one{suggest_file(Path(path))}"
             ) from None
         except OSError as error:
             raise SchemaError(f"schema file {str(path)!r} cannot be read: {error}") from None
@@ -445,8 +491,22 @@ def as_arrow(table: object) -> pa.Table:
         _refuse_twice(table.columns)
         return _join_columns({str(name): table[name] for name in table.columns})
     raise SchemaError(
-        f"table is a {type(table).__name__}; expected an Arrow table, a mapping of columns or a pandas frame"
+        f"table is {name_type(table)}; expected an Arrow table, a mapping of columns or a pandas frame"
+        f"{_name_remedy(table)}"
     )
+
+
+def _name_remedy(table: object) -> str:
+    """What to do with an object that is no table, where that is known."""
+    if isinstance(table, str | Path):
+        return "; read the file first, with pandas.read_csv for one, or have `pmf infer` draft a schema from it"
+    if hasattr(table, "to_frame"):
+        return "; table.to_frame() is one of a single column"
+    if isinstance(table, np.ndarray):
+        return "; name its columns: pandas.DataFrame(table, columns=[...])"
+    if isinstance(table, Sequence):
+        return "; of rows: pandas.DataFrame(rows, columns=[...])"
+    return ""
 
 
 def _refuse_twice(names: Iterable[object]) -> None:
@@ -466,6 +526,10 @@ def _join_columns(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _as_column(values: Any) -> pa.Array:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise SchemaError(
+            f"a column is {values!r}, {name_type(values)}; give a list of values, one per row, also for a single row"
+        )
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     try:

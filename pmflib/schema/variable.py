@@ -68,6 +68,11 @@ class Variable(Summarised):
     other: str | None = None
 
     def __post_init__(self) -> None:
+        levels: Any = self.levels
+        if isinstance(levels, str) or not all(isinstance(each, str) for each in levels):
+            raise SchemaError(
+                f"variable {self.name!r} has levels {self.levels!r}; give a list of texts, as ('no', 'yes')"
+            )
         n = len(self.levels)
         if not 1 <= n <= MAX_LEVELS:
             raise SchemaError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pmflib.argument_checks import name_type
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.errors import PmfError, RankError, SchemaError
 
@@ -45,6 +46,8 @@ def check_limits(max_iter: int, tol: float) -> None:
 
 
 def check_rank(rank: int) -> None:
-    """Refuse a rank without a latent state."""
+    """Refuse a rank that is no whole number, or without a latent state."""
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
+        raise RankError(f"rank is {rank!r}, {name_type(rank)}; give a whole number")
     if rank < 1:
         raise RankError(f"rank is {rank}, below 1; give at least one latent state")

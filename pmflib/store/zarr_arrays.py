@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.errors import StoreError
+from pmflib.near_names import suggest_file
 from pmflib.store.file_digests import check_files
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def create_group(path: Path, attributes: Mapping[str, Any]) -> zarr.Group:
     """Create a group with attributes, plain JSON types; the folder must not exist."""
     import zarr
 
-    return zarr.create_group(path, attributes=dict(attributes))
+    with suppress(zarr.errors.ContainsGroupError):
+        return zarr.create_group(path, attributes=dict(attributes))
+    # raised here: Zarr's error would be its context, and of no use
+    raise StoreError(f"{str(path)!r} exists already; remove it first, or write to another folder")
 
 
 def set_attributes(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
@@ -208,4 +212,6 @@ def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
     with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here: Zarr's error cannot be pickled, and as its context nor could this one
-    raise StoreError(f"no Zarr group at {str(path)!r}; run the stage that writes it")
+    raise StoreError(
+        f"no Zarr group at {str(path)!r}; run the stage that writes it{suggest_file(path)}"
+    )

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from pmflib.config import ClusterConfig
+from pmflib.reporting.work_progress import Progress
 from pmflib.running.clients import open_client, start_workers
-from tasks.stage_progress import Progress, listen
+from tasks.stage_progress import listen
 from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,

@@ -90,7 +90,7 @@ def test_fit__single_variable_has_no_pairs():
 
 def test_fit__refuses_ranks_and_methods_that_are_none(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    with pytest.raises(RankError, match="rank is 0; give at least 1"):
+    with pytest.raises(RankError, match="rank is 0, below 1; give at least one"):
         pmf.fit(counts, 0)
     with pytest.raises(
         PmfError, match=r"method is 'sap'; did you mean 'spa'\? give one of auto, spa, .*symnmf"

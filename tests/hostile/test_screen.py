@@ -15,7 +15,7 @@ from rich.text import Text
 
 from flows import cli
 from flows.console import OutputClosedError, SafeConsole, print_json
-from flows.progress_bars import show_progress
+from flows.stage_bars import show_progress
 from flows.tables import make_table
 from pmflib.safe_text import show_text
 from tasks.stage_progress import report

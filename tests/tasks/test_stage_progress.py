@@ -1,4 +1,5 @@
-from tasks.stage_progress import Progress, listen, report
+from pmflib.reporting.work_progress import Progress
+from tasks.stage_progress import listen, report
 
 
 def test_report__reaches_all_listeners_and_no_more():

@@ -1,4 +1,4 @@
-"""Progress of the stages on the terminal while a flow runs: bars, or lines where there is no terminal."""
+"""Progress on the terminal: bars, or lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
+from pmflib.reporting.work_progress import Listener, Progress
 from pmflib.running.heartbeats import beat
 from pmflib.safe_text import show_text
-from tasks.stage_progress import Progress, listen
 
 LINE_SECONDS = 4.5
 """Seconds between lines on a running stage, where there is no terminal: whoever waits sees one every five seconds."""
@@ -25,20 +25,28 @@ BEAT_SECONDS = 0.5
 
 
 @contextmanager
-def show_progress(console: Console, line_seconds: float = LINE_SECONDS) -> Iterator[None]:
-    """Draw a bar for every stage while the context lasts; plain lines where the console is no terminal.
+def draw_progress(
+    console: Console, line_seconds: float = LINE_SECONDS, *, transient: bool = False
+) -> Iterator[Listener]:
+    """Draw a bar for everything that reports while the context lasts; plain lines where the console is no terminal.
 
     Parameters
     ----------
     console
         Where to draw.
     line_seconds
-        Seconds between lines on a running stage.
+        Seconds between lines on what is still going on.
+    transient
+        Whether the bars are gone at the end; lines stay.
+
+    Yields
+    ------
+    What takes the reports, from any thread.
     """
     if not console.is_terminal:
-        printer = _LinePrinter(console, line_seconds)
-        with listen(printer), beat(printer.remind, BEAT_SECONDS):
-            yield
+        printer = LinePrinter(console, line_seconds)
+        with beat(printer.remind, BEAT_SECONDS):
+            yield printer
         return
     columns = (
         TextColumn("{task.description:>16}", markup=False),
@@ -52,11 +60,11 @@ def show_progress(console: Console, line_seconds: float = LINE_SECONDS) -> Itera
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),
     )
-    with Bars(*columns, console=console, expand=True) as bars, listen(_BarDrawer(bars)):
-        yield
+    with Bars(*columns, console=console, expand=True, transient=transient) as bars:
+        yield _BarDrawer(bars)
 
 
-class _LinePrinter:
+class LinePrinter:
     """A line when a stage is done, and in a long one every few seconds, whether it reports something or not."""
 
     def __init__(self, console: Console, line_seconds: float = LINE_SECONDS) -> None:
@@ -72,7 +80,7 @@ class _LinePrinter:
         with self._lock:
             self._started.setdefault(progress.stage, time.monotonic())
             self._last[progress.stage] = progress
-            if progress.done < progress.total:
+            if not progress.is_over:
                 self._print_due()
                 return
             self._print(progress)
@@ -102,15 +110,19 @@ class _LinePrinter:
 
 
 class _BarDrawer:
-    """A bar per stage."""
+    """A bar per stage; one that runs again starts its bar again."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._known: dict[str, TaskID] = {}
+        self._ended: set[str] = set()
 
     def __call__(self, progress: Progress) -> None:
         if progress.stage not in self._known:
             self._known[progress.stage] = self._bars.add_task(progress.stage, total=None, text="")
+        if progress.stage in self._ended:
+            self._bars.reset(self._known[progress.stage])
+        (self._ended.add if progress.is_over else self._ended.discard)(progress.stage)
         # a single unit has no progress: the bar moves to and fro
         known = progress.total > 1 or progress.done
         self._bars.update(

@@ -3,8 +3,10 @@ import time
 
 from rich.console import Console
 
-from flows.progress_bars import _LinePrinter, show_progress
-from tasks.stage_progress import Progress, report
+from flows.stage_bars import show_progress
+from pmflib.reporting.progress_bars import LinePrinter
+from pmflib.reporting.work_progress import Progress
+from tasks.stage_progress import report
 
 
 def show(reports, *, terminal, width=100):
@@ -34,7 +36,7 @@ def test_show_progress__long_stages_are_reported_without_a_terminal(monkeypatch)
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     file = io.StringIO()
-    printer = _LinePrinter(Console(file=file))
+    printer = LinePrinter(Console(file=file))
     for done in range(1, 6):
         printer(Progress("count", done, 9))
         now += 2
