@@ -67,7 +67,8 @@ def run_bash(example):
         f"{example.path}:{example.line}: exit code {done.returncode}, not {wanted}\n"
         f"{example.parsed}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     )
-    example.namespace[LAST_OUTPUT] = done.stdout + done.stderr
+    # progress and warnings are for people at a terminal
+    example.namespace[LAST_OUTPUT] = done.stdout or done.stderr
 
 
 def run_python(example):
