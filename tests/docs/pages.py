@@ -12,6 +12,7 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
@@ -97,7 +98,7 @@ def check_json(example):
 def check_toml(example):
     """Check a fragment of a configuration with what every pipeline must have."""
     fragment = tomllib.loads(example.parsed)
-    whole = {"source": {"path": "x.csv", "layout": "wide"}, "model": {"rank": 2}}
+    whole: dict[str, Any] = {"source": {"path": "x.csv", "layout": "wide"}, "model": {"rank": 2}}
     if fragment.get("source", {}).get("layout") == "long" or "window" in fragment:
         names = {"sample": "s", "variable": "v", "value": "x", "time": "t"}
         whole["source"] |= {"layout": "long", **names}

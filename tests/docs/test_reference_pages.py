@@ -76,7 +76,7 @@ def test_exit_codes__page_has_those_of_the_command_line():
 def test_index__has_every_page_once():
     text = (DOCS / "index.md").read_text("utf-8")
     listed = [
-        name
+        re.sub(r".*<(.+)>", r"\1", name)
         for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         for name in block.split("\n")
         if name and not name.startswith(":")
