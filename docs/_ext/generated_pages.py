@@ -4,9 +4,13 @@ A page says `<!-- generated: NAME -->` where the part goes. Links between docume
 between pages of the site.
 """
 
+import importlib
+import inspect
+import json
 import os
 import re
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 ROOT = Path(__file__).parents[2]
 MARKER = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
@@ -103,15 +107,6 @@ def describe_commands():
     return "\n".join(lines)
 
 
-def describe_type(annotation):
-    """A type as people write it."""
-    text = re.sub(r"typing\.|<class '([\w.]+)'>", r"\1", str(annotation))
-    text = re.sub(r"Annotated\[(.*?), .*\]$", r"\1", text)
-    text = re.sub(r"Literal\[([^\]]*)\]", r"\1", text)
-    text = text.replace("NoneType", "none").replace("None", "none").replace(" | ", " or ")
-    return re.sub(r"\b(?:pmflib|pathlib)\.[\w.]*\b", "", text)
-
-
 def describe_configuration():
     """A section for each section of pipeline.toml: options, defaults, descriptions."""
     from pmflib.config.pipeline import PipelineConfig
@@ -138,6 +133,9 @@ def list_options(fields):
     lines = []
     for name, field in fields:
         default = "required" if field.is_required() else f"default `{show_default(field)}`"
+        if get_origin(field.annotation) is Literal:
+            allowed = ", ".join(f"`{json.dumps(each)}`" for each in get_args(field.annotation))
+            default = f"one of {allowed}; {default}"
         lines += [f"`{name}`", f":   {default}", ""]
         for line in (field.description or "").splitlines():
             text = line.strip()
@@ -154,8 +152,6 @@ def escape_text(text):
 
 def show_default(field):
     """Default of an option as TOML would have it."""
-    import json
-
     from pydantic import BaseModel
 
     value = field.get_default(call_default_factory=True)
@@ -170,9 +166,6 @@ def show_default(field):
 
 def list_names(module):
     """A section for each public name of a module, documented by its docstring."""
-    import importlib
-    import inspect
-
     home = importlib.import_module(module)
     lines = []
     for name in sorted(home.__all__, key=lambda each: (each[0].isupper(), each.lower())):
@@ -190,7 +183,15 @@ def list_names(module):
     return "\n".join(lines)
 
 
+def take_figures():
+    """The table of figures of the README."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = [line for line in text.split("## Measured")[1].splitlines() if line.startswith("|")]
+    return relate_links("\n".join(rows), ROOT)
+
+
 GENERATED = {
+    "measured": take_figures,
     "library": lambda: list_names("pmflib"),
     "library-crowd": lambda: list_names("pmflib.crowd"),
     "commands": describe_commands,

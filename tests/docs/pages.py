@@ -12,6 +12,7 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 from sybil import Sybil
 from sybil.evaluators.python import PythonEvaluator
@@ -67,7 +68,8 @@ def run_bash(example):
         f"{example.path}:{example.line}: exit code {done.returncode}, not {wanted}\n"
         f"{example.parsed}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     )
-    example.namespace[LAST_OUTPUT] = done.stdout + done.stderr
+    # progress and warnings are for people at a terminal
+    example.namespace[LAST_OUTPUT] = done.stdout or done.stderr
 
 
 def run_python(example):
@@ -96,7 +98,7 @@ def check_json(example):
 def check_toml(example):
     """Check a fragment of a configuration with what every pipeline must have."""
     fragment = tomllib.loads(example.parsed)
-    whole = {"source": {"path": "x.csv", "layout": "wide"}, "model": {"rank": 2}}
+    whole: dict[str, Any] = {"source": {"path": "x.csv", "layout": "wide"}, "model": {"rank": 2}}
     if fragment.get("source", {}).get("layout") == "long" or "window" in fragment:
         names = {"sample": "s", "variable": "v", "value": "x", "time": "t"}
         whole["source"] |= {"layout": "long", **names}

@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from tests.docs.pages import (
     EVALUATORS,
     LANGUAGES,
+    LAST_OUTPUT,
     ROOT,
     check_toml,
     compare_text,
@@ -37,7 +38,7 @@ def mark(page):
 @pytest.fixture(scope="session")
 def first_blocks(tmp_path_factory):
     """Folders that first blocks of pages leave, by block: many pages start from the same demonstration."""
-    made = {}
+    made, printed = {}, {}
 
     def run_first(block, folder):
         text = str(block.parsed)
@@ -45,6 +46,8 @@ def first_blocks(tmp_path_factory):
             made[text] = tmp_path_factory.mktemp("first")
             os.chdir(made[text])
             run_bash(block)
+            printed[text] = block.namespace[LAST_OUTPUT]
+        block.namespace[LAST_OUTPUT] = printed[text]
         shutil.copytree(made[text], folder, dirs_exist_ok=True)
         os.chdir(folder)
 
