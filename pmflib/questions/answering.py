@@ -14,7 +14,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError
 from pmflib.model import JointPMF
-from pmflib.questions.answers import Answer, Value
+from pmflib.questions.answers import Answer
 from pmflib.questions.binding import BoundQuestion, bind_question
 from pmflib.questions.completions import find_most_likely
 from pmflib.questions.conditions import condition, suggest
@@ -236,7 +236,7 @@ class _Parts:
         str,
         FloatArray,
         FloatArray | None,
-        Value,
+        Any,
         dict[str, list[Any]],
     ]:
         """Columns, labels, quantity, numbers, errors, value and further columns of an answer."""
@@ -273,7 +273,7 @@ class _Parts:
 
     def find_value(
         self, columns: Sequence[str], rows: Sequence[tuple[str, ...]], numbers: FloatArray
-    ) -> Value:
+    ) -> Any:
         """Take the answer out of its table."""
         bound, name = self.bound, self.bound.question.measure
         if name == "argmax":

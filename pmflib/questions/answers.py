@@ -17,8 +17,6 @@ from pmflib.questions.support import Support
 SHOWN = 12
 """Rows that the short form shows."""
 
-Value = float | str | Mapping[Any, Any]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
@@ -68,7 +66,7 @@ class Answer:
     quantity: str
     numbers: FloatArray
     standard_errors: FloatArray | None
-    value: Value
+    value: Any
     more: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     expected: float | None = None
     expected_error: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
         place = schema.position(name)
         # what is no collection is taken for a level, and refused as such
         single = isinstance(levels, str) or not isinstance(levels, Collection)
-        wanted = [levels] if single else levels
+        wanted: Any = [levels] if single else levels
         codes = {encode_level(schema[place], each) for each in wanted}
         if not codes or place in conditions:
             raise SchemaError(

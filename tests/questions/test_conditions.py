@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,9 +18,10 @@ from tests.questions.question_models import SCHEMA, make_pets, make_survey, tabu
 
 def test_encode_conditions__labels_codes_and_collections():
     survey = make_survey().schema
-    given = {"stars": {"4", 2, "2.0"}, 1: "comedy", "income": "25"}
+    given: Any = {"stars": {"4", 2, "2.0"}, 1: "comedy", "income": "25"}
     assert encode_conditions(survey, given) == {0: (1, 2, 3), 1: (1,), 3: (2,)}
-    assert encode_conditions(survey, {"stars": ["4", "3"], 1: 1}) == {0: (2, 3), 1: (1,)}
+    given = {"stars": ["4", "3"], 1: 1}
+    assert encode_conditions(survey, given) == {0: (2, 3), 1: (1,)}
     assert encode_conditions(survey, None) == {}
 
 
