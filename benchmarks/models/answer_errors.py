@@ -75,17 +75,12 @@ def measure(case: Case, n_samples: int) -> Iterator[tuple[str, list[float]]]:
         for kind, question in QUESTIONS.items():
             answer, known = model.ask(question, counts), truth.ask(question)
             assert answer.standard_errors is not None
-            if answer.measure == "median":
-                # the level may be another one; cumulative probabilities are compared where it is the same
-                same = [row in known.labels for row in answer.labels]
-                true = dict(zip(known.labels, known.numbers, strict=True))
-                values = [true.get(row, np.nan) for row in answer.labels]
-                numbers = np.where(same, answer.numbers, np.nan)
-            else:
-                true = dict(zip(known.labels, known.numbers, strict=True))
-                values, numbers = [true[row] for row in answer.labels], answer.numbers
+            # the median may be another level than the true one: then there is nothing to compare
+            true = dict(zip(known.labels, known.numbers.tolist(), strict=True))
+            values = np.array([true.get(row, np.nan) for row in answer.labels])
+            numbers = np.where(np.isnan(values), np.nan, answer.numbers)
             order = np.argsort([str(row) for row in answer.labels])
-            parts = numbers[order], answer.standard_errors[order], np.array(values)[order]
+            parts = numbers[order], answer.standard_errors[order], values[order]
             found.setdefault(kind, []).append(parts)
     for kind, answers in found.items():
         numbers, errors, values = (np.stack(each) for each in zip(*answers, strict=True))

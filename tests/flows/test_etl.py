@@ -168,7 +168,7 @@ def test_query__conditions_that_no_row_meets(ran, monkeypatch, capsys):
     rows = [line.split(",") for line in VOTES.read_text().splitlines()]
     seen = {(row[1], row[4], party) for row in rows for party in [row[0]]}
     assert call(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
-    out, err = capsys.readouterr()
+    out, _ = capsys.readouterr()
     assert any(each[:2] == ("1", "1") for each in seen)
     assert json.loads(out)["warnings"] == []
     refused = call(monkeypatch, "query", config, "party given v01=1 and v01=0")

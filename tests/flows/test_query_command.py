@@ -33,7 +33,7 @@ def call(pipeline, monkeypatch, capsys):
     def run(*arguments):
         words = ["pmf", "query", str(pipeline.path), *map(str, arguments)]
         monkeypatch.setattr(sys, "argv", words)
-        code = 0
+        code: str | int = 0
         try:
             cli.main()
         except SystemExit as end:

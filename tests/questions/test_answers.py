@@ -7,7 +7,7 @@ import pmflib as pmf
 from pmflib.diagnosis.jackknife import refit_without_folds
 from pmflib.errors import SchemaError
 from pmflib.questions import evidence, support
-from pmflib.questions.answering import MOST_ERROR
+from pmflib.questions.answer_errors import MOST_ERROR
 from pmflib.questions.answers import format_with_error
 from tests.questions.question_models import draw_counts, make_pets, make_survey
 
@@ -209,3 +209,26 @@ def test_format_with_error__digits():
     assert format_with_error(1234.5678, 12.3) == ("1235", "12")
     assert format_with_error(0.5, 0.0) == ("0.5", "0")
     assert format_with_error(0.5, float("nan")) == ("0.5", "unknown")
+
+
+def test_answer__a_level_that_nobody_has_is_not_certain():
+    codes = MODEL.sample(400, 0)
+    codes[codes[:, 1] == 2, 1] = 1
+    counts = pmf.count_pairs(codes, MODEL.schema, n_folds=4)
+    found = MODEL.ask("P(kind)", counts)
+    errors = dict(zip(found.labels, found.standard_errors, strict=True))
+    assert errors[("other",)] == pytest.approx(1 / 402)
+    assert errors[("comedy",)] > 2 / 402
+
+
+def test_answer__counts_that_contradict_the_model_are_said():
+    sizes = [3] * 6
+    rng = np.random.default_rng(0)
+    factors = np.vstack([rng.dirichlet(np.full(3, 0.4), 4).T for _ in sizes])
+    truth = pmf.JointPMF(np.full(4, 0.25), factors, pmf.Schema.from_cardinalities(sizes))
+    counts = draw_counts(truth, 5000, 0, n_folds=1)
+    independent = pmf.fit(counts, 1).model
+    for question in ("P(v0 | v1=0)", "P(v0=1 | v1)"):
+        (warning,) = independent.ask(question, counts).warnings
+        assert "standard errors apart; the rank may be too small" in warning
+        assert truth.ask(question, counts).warnings == ()
