@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
 
 
+WIDE = 5
+"""Columns of labels from which on a table is printed with a row for each of them."""
+
+
 def query(
     config: ConfigPath,
     question: Annotated[
@@ -144,9 +148,16 @@ def _show(found: Any, names: list[str], top: int) -> None:
 
     is_one = len(names) == 1
     title = found.question if is_one else f"{found.first.question}: {names[0]} and {names[1]}"
-    out.print(make_table(title, found.header, found.rows()[:top]))
-    if (left := len(found.labels) - top) > 0:
-        out.print(f"{left:,} more; --top shows them")
+    header, rows = found.header, found.rows()
+    if rows and len(found.labels[0]) > WIDE:
+        # a row for each variable, for a terminal is longer than it is wide
+        top = min(top, WIDE)
+        numbers = [str(n) for n in range(1, len(rows[:top]) + 1)]
+        out.print(make_table(title, ("", *numbers), list(zip(header, *rows[:top], strict=True))))
+    else:
+        out.print(make_table(title, header, rows[:top]))
+    if (left := len(rows) - top) > 0:
+        out.print(f"{left:,} more; --top or --json shows them")
     for note in found.list_notes():
         out.print(note)
     for warning in found.warnings if is_one else ():

@@ -11,14 +11,8 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.questions.binding import BoundQuestion
-from pmflib.questions.conditions import Conditions
 from pmflib.questions.levels_in_order import find_quantile, order_levels
 from pmflib.schema import Schema
-
-CLEARLY = 4.0
-"""Standard errors of a share from which on the counts contradict the model."""
-NOTICED = 0.02
-"""Difference of probabilities below which nobody needs to know."""
 
 QUANTITIES = {
     "P": "probability",
@@ -132,46 +126,14 @@ class AnswerRows:
         more = {} if self.cells is None else {"samples": samples}
         return columns, rows, picks, more
 
-    def doubt_fit(self) -> list[str]:
-        """Sentence where the counts of the variable asked for, and of one other, contradict the model."""
-        bound = self.bound
-        if self.cells is None or bound.question.measure != "P" or len(bound.targets) != 1:
-            return []
-        (target,) = bound.targets
-        event = bound.events[0].get(target)
-        worst, said = CLEARLY, ""
-        for n, codes in enumerate(_combine(bound.schema, bound.by)):
-            known = dict(zip(bound.by, codes, strict=True))
-            levels = range(bound.schema[target].cardinality)
-            counts = np.array([self.count_samples({**known, target: each}, ()) for each in levels])
-            shares = counts / max(int(counts.sum()), 1)
-            if event is not None:
-                shares = np.array([shares[list(event)].sum()])
-            spread = np.sqrt(shares * (1 - shares) / max(int(counts.sum()), 1))
-            apart = np.abs(shares - self.numbers[n])
-            scores = np.where((apart > NOTICED) & (spread > 0), apart / np.maximum(spread, 1e-9), 0)
-            m = int(scores.argmax())
-            if scores[m] > worst:
-                worst = float(scores[m])
-                level = _say_levels(bound.schema, target, [m] if event is None else event)
-                said = (
-                    f"the counts alone give {shares[m]:.3g} for {bound.schema[target].name}={level}, and the model "
-                    f"{self.numbers[n, m]:.3g}: {worst:.0f} standard errors apart; the rank may be too small, or "
-                    "values are missing for a reason"
-                )
-        return [said] if said else []
-
-    def count_samples(
-        self, levels: Mapping[int, int], events: Sequence[Conditions] | None = None
-    ) -> int:
-        """Samples that have some levels, and the events (others, if they are given) and conditions of the question."""
+    def count_samples(self, levels: Mapping[int, int]) -> int:
+        """Samples that have some levels, and the events and conditions of the question."""
         if self.cells is None:
             return 0
         picks = []
         for place in self.bound.involved:
             codes = set(range(self.bound.schema[place].cardinality))
-            wanted = self.bound.events if events is None else events
-            for known in (*wanted, *self.bound.given):
+            for known in (*self.bound.events, *self.bound.given):
                 codes &= set(known.get(place, codes))
             codes &= {levels[place]} if place in levels else codes
             picks.append(sorted(codes))

@@ -25,6 +25,7 @@ from pmflib.questions.conditions import condition, suggest
 from pmflib.questions.evidence import Evidence
 from pmflib.questions.measuring import measure
 from pmflib.questions.notation import parse_question
+from pmflib.questions.pair_fit import doubt_fit
 from pmflib.questions.support import find_support
 
 MAX_ROWS = 1 << 17
@@ -118,7 +119,8 @@ def answer_bound(
     if impossible:
         names = ", ".join(bound.schema[place].name for place in bound.by)
         doubts.append(f"{impossible} combinations of {names} have probability 0 and are left out")
-    doubts += parts.doubt_fit()
+    if cells is not None:
+        doubts += doubt_fit(model, bound, cells)
     rows = parts.list_rows()
     return Answer(
         bound.question.text,

@@ -80,8 +80,13 @@ class Support:
         """One line for a person."""
         said = [f"{self.n_rows:,} samples"]
         if (least := self.least_pair) is not None:
-            fewest = " at least" if len(self.pairs) > 1 else ""
-            said.append(f"{least[2]:,}{fewest} hold two of the variables ({least[0]}, {least[1]})")
+            first, second, n = least
+            if len(self.pairs) == 1:
+                said.append(f"{n:,} hold {first} and {second}")
+            else:
+                said.append(
+                    f"at least {n:,} hold any two of these variables (fewest: {first} and {second})"
+                )
         else:
             said += [f"{n:,} hold {name}" for name, n in self.variables.items()]
         for each in self.given:
@@ -224,9 +229,9 @@ def _doubt(
     if not found.with_targets:
         names = ", ".join(bound.schema[place].name for place in bound.targets)
         return [f"no row of the data that has {found.conditions} holds {names}"]
-    most = "" if found.is_exact else "at most "
+    most = "only" if found.is_exact else "at most"
     if found.samples < FEW:
-        return [f"only {most}{found.samples} rows of the data have {found.conditions}"]
+        return [f"{most} {found.samples} rows of the data have {found.conditions}"]
     if found.with_targets < FEW:
         names = ", ".join(bound.schema[place].name for place in bound.targets)
         return [

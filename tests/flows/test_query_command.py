@@ -135,6 +135,19 @@ def test_query__refuses(call, arguments, code, message):
     assert message in err
 
 
+def test_query__many_variables_have_a_row_each(call, monkeypatch):
+    from flows.commands import query
+
+    monkeypatch.setattr(query, "WIDE", 2)
+    out = call("argmax(v0, v1, v2)", "--no-errors")[1]
+    assert "8 more; --top or --json" in out
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("│ v")] == [
+        "v0",
+        "v1",
+        "v2",
+    ]
+
+
 def test_query__carets_stand_under_the_place(call):
     lines = call("P(v0 | vv1=4)")[2].splitlines()
     assert lines[-2].index("vv1") == lines[-1].index("^^^")

@@ -228,7 +228,7 @@ def test_answer__counts_that_contradict_the_model_are_said():
     truth = pmf.JointPMF(np.full(4, 0.25), factors, pmf.Schema.from_cardinalities(sizes))
     counts = draw_counts(truth, 5000, 0, n_folds=1)
     independent = pmf.fit(counts, 1).model
-    for question in ("P(v0 | v1=0)", "P(v0=1 | v1)"):
+    for question in ("P(v0 | v1=0)", "P(v0=1 | v1)", "MI(v0; v1)", "E(v0 | v1)"):
         (warning,) = independent.ask(question, counts).warnings
         assert "standard errors apart; the rank may be too small" in warning
         assert truth.ask(question, counts).warnings == ()
