@@ -23,8 +23,9 @@ from flows.commands.crowd import crowd
 from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
-from flows.commands.live_model import query, score
+from flows.commands.live_model import score
 from flows.commands.models import models, promote, rollback
+from flows.commands.query import query
 from flows.commands.rejects import quarantine
 from flows.commands.run import demo, run, status
 from flows.commands.schema_file import schema
@@ -34,6 +35,7 @@ from pmflib.errors import (
     MemoryPlanError,
     PmfError,
     QualityError,
+    QuestionError,
     RankError,
     SchemaError,
     SourceError,
@@ -155,7 +157,9 @@ def _explain(error: Exception) -> tuple[list[str], int]:
         return f"error: {error}".split("\n"), EXIT_CODES[ConfigError]
     if isinstance(error, PmfError):
         code = next((EXIT_CODES[each] for each in type(error).__mro__ if each in EXIT_CODES), 2)
-        return [f"error: {error}"], code
+        message = f"error: {error}"
+        # the question and the carets under it are lines of their own
+        return message.split("\n") if isinstance(error, QuestionError) else [message], code
     if isinstance(error, MemoryError):
         return ["error: the memory is exhausted; give more, or set cluster.memory_limit"], 5
     if isinstance(error, OSError) and error.errno is not None:

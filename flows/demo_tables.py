@@ -10,8 +10,8 @@ from flows.label_summary import describe_agreement
 from flows.tables import make_table
 
 QUESTIONS = {
-    "ratings": "m0002 given m0001=5",
-    "survey": 'recommend given punctual="strongly disagree" and commute=bus',
+    "ratings": "P(m0002 | m0001=5)",
+    "survey": 'P(recommend | punctual="strongly disagree", commute=bus)',
 }
 """A question to try, by what the demonstration is about."""
 

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pmflib import crowd
+    from pmflib import crowd, questions
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.triple_counts import count_triples
@@ -51,6 +51,7 @@ __all__ = [
     "fit_em",
     "fit_triples",
     "progress",
+    "questions",
     "select_rank",
 ]
 
@@ -80,8 +81,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "crowd":
-        return importlib.import_module("pmflib.crowd")
+    if name in ("crowd", "questions"):
+        return importlib.import_module(f"pmflib.{name}")
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:

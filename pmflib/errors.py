@@ -37,6 +37,14 @@ class RankError(PmfError):
     """The rank is outside what the variables and their counts can carry."""
 
 
+class QuestionError(PmfError):
+    """A question in words cannot be read, or asks for what cannot be: lines that show the text and the place."""
+
+
+class UnknownNameError(SchemaError, QuestionError):
+    """A question in words names a variable or a level that the schema has not."""
+
+
 class ConvergenceWarning(UserWarning):
     """An iteration stopped at its limit of steps, before its tolerance was met."""
 

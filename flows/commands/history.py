@@ -147,7 +147,7 @@ def diff(
     checked = load_pipeline(config)
     store = open_store(checked)
     name = find_history(store, checked.name)
-    runs = [_find_run(store, name, each) for each in (first, second)]
+    runs = [find_run(store, name, each) for each in (first, second)]
     collected = list_collected_runs(store).get(name, set())
     found = compare_runs(store, runs[0], runs[1], collected=collected, most_pairs=top)
     if as_json:
@@ -174,7 +174,7 @@ def find_history(store: Store, name: str) -> str:
     return labels if labels in known and name not in known else name
 
 
-def _find_run(store: Store, name: str, which: str) -> RunRecord:
+def find_run(store: Store, name: str, which: str) -> RunRecord:
     """Find a run of a history: by number, the last, or that of the live model.
 
     Raises

@@ -1,21 +1,15 @@
-"""Commands that use the live model: score, query."""
+"""Command that scores samples with the live model."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
-from pmflib.errors import ConfigError, StoreError
-from pmflib.near_names import list_near
-
-if TYPE_CHECKING:
-    from pmflib.config import PipelineConfig
-    from pmflib.store.artefacts import Reference, Store
+from pmflib.errors import ConfigError
 
 
 def score(
@@ -123,57 +117,3 @@ def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) 
 
 def _absolute(path: str | None) -> str:
     return "" if path is None else path if "://" in path else str(Path(path).resolve())
-
-
-def query(
-    config: ConfigPath,
-    question: Annotated[str, typer.Argument(help="For example: 'B given A=5 and C=yes'.")],
-    top: Annotated[int, typer.Option(min=1, help="Combinations to show.")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """Compute the distribution of some variables under the live model, given levels of others."""
-    from pmflib.counting.unseen_conditions import find_unseen_conditions
-    from pmflib.model import JointPMF
-    from pmflib.model.query import answer, parse_question
-
-    asked, checked = parse_question(question), load_pipeline(config)
-    store, live = _find_live(checked)
-    model = JointPMF.load(store.locate(live) / "model")
-    found = answer(model, asked)
-    for name, level in found.get("as_other", {}).items():
-        variable = model.schema[name]
-        close = list_near(level, variable.levels)
-        hint = f"; did you mean {close}?" if close else ""
-        warnings.warn(
-            f"{level!r} is no level of {name!r} and counts as {variable.other!r}{hint}",
-            RuntimeWarning,
-            stacklevel=1,
-        )
-    if unseen := find_unseen_conditions(store, checked.name, live, model, asked):
-        found["unseen"] = unseen
-        warnings.warn(
-            f"no row of the data has {unseen}: this answer is what the model makes of rows like it",
-            RuntimeWarning,
-            stacklevel=1,
-        )
-    if as_json:
-        print_json(found)
-        return
-    from flows.tables import make_table
-
-    names = list(found["best"])
-    rows = [[*item["level"].values(), item["probability"]] for item in found["levels"][:top]]
-    out.print(make_table(question, (*names, "probability"), rows))
-    if "expected" in found:
-        out.print(f"expected value: {found['expected']:.4g}")
-
-
-def _find_live(config: PipelineConfig) -> tuple[Store, Reference]:
-    from pmflib.store.run_records import find_live
-    from tasks.stage import open_store
-
-    store = open_store(config)
-    live = find_live(store, config.name)
-    if live is None:
-        raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
-    return store, live

@@ -1,4 +1,4 @@
-"""Standard errors of a model's parameters: the fit again without each fold of the counts."""
+"""Fits without each fold of the counts, and standard errors of what follows from them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,28 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
     ----------
     Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 11: delete-a-group jackknife.
     """
+    priors, factors = refit_without_folds(counts, model)
+    return measure_spread(priors), measure_spread(factors)
+
+
+def refit_without_folds(counts: PairCounts, model: JointPMF) -> Parameters:
+    """Fit again without each fold, from the model: what `measure_spread` has standard errors from.
+
+    Parameters
+    ----------
+    counts, model
+        As for `estimate_standard_errors`.
+
+    Returns
+    -------
+    Priors (n_folds, rank) and factors (n_folds, n_levels, rank) of the fits, states in the order of the model's; a fit
+    per fold that holds samples.
+
+    Raises
+    ------
+    SchemaError
+        As `estimate_standard_errors` does.
+    """
     if counts.schema.digest != model.schema.digest:
         raise SchemaError("model and counts are of different schemas; take both from one run")
     filled = np.flatnonzero(counts.n_rows > 0).tolist()
@@ -63,7 +85,7 @@ def estimate_standard_errors(counts: PairCounts, model: JointPMF) -> Parameters:
         order = match_factors(model.prior, model.factors, prior, stacked)
         priors.append(prior[order])
         factors.append(stacked[:, order])
-    return _spread(np.stack(priors)), _spread(np.stack(factors))
+    return np.stack(priors), np.stack(factors)
 
 
 def _fit(counts: PairCounts, initial: Parameters) -> Parameters:
@@ -80,8 +102,18 @@ def _fit(counts: PairCounts, initial: Parameters) -> Parameters:
     return found.prior, found.factors
 
 
-def _spread(estimates: FloatArray) -> FloatArray:
-    """Standard error from what is left of the sample each time, (n_folds, ...)."""
+def measure_spread(estimates: FloatArray) -> FloatArray:
+    """Jackknife standard error.
+
+    Parameters
+    ----------
+    estimates
+        float64 of shape (n_folds, ...): an estimate without each fold.
+
+    Returns
+    -------
+    float64 of shape (...), >= 0; NaN where an estimate is NaN.
+    """
     n_folds = len(estimates)
     around = estimates - estimates.mean(axis=0)
     errors: FloatArray = np.sqrt((n_folds - 1) / n_folds * (around**2).sum(axis=0))

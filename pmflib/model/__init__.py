@@ -1,4 +1,4 @@
-"""The fitted joint PMF: questions, predictions, held-out scores, samples."""
+"""The fitted joint PMF: predictions, held-out scores, samples."""
 
 from pmflib.model.joint_pmf import JointPMF
 

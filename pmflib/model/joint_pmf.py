@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,15 @@ from pmflib.blocks import DenseBlock
 from pmflib.displays.summary import Summarised, Summary
 from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.near_names import list_near
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
+
+if TYPE_CHECKING:
+    from pmflib.counting.pair_counts import PairCounts
+    from pmflib.questions.answers import Answer
+    from pmflib.questions.conditions import Given
+    from pmflib.questions.evidence import Evidence
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
@@ -248,11 +253,7 @@ class JointPMF(Summarised):
                     batch[gaps, place] = (posteriors[gaps] @ self.factor(place).T).argmax(axis=1)
         return codes
 
-    def marginal(
-        self,
-        variables: Sequence[str | int],
-        given: Mapping[str | int, str] | Mapping[str | int, int] | None = None,
-    ) -> FloatArray:
+    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
         """Joint PMF of some variables, possibly given levels of others.
 
         Parameters
@@ -260,7 +261,7 @@ class JointPMF(Summarised):
         variables
             Names or places, distinct, at least one.
         given
-            Level of other variables: a label, or a code.
+            Level of other variables: a label, a code, or a collection of these, of which a row has one.
 
         Returns
         -------
@@ -270,6 +271,8 @@ class JointPMF(Summarised):
         ------
         SchemaError
             If a variable or level is unknown, or occurs twice.
+        PmfError
+            If what is given has probability 0.
         MemoryPlanError
             If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
         """
@@ -278,8 +281,8 @@ class JointPMF(Summarised):
                 f"variables is {variables!r}, a single one; give a list: [{variables!r}]"
             )
         places = [self.schema.position(variable) for variable in variables]
-        evidence = self.encode_levels(given or {})
-        if not places or len(set(places) | set(evidence)) < len(places) + len(given or {}):
+        known = {self.schema.position(name) for name in given or {}}
+        if not places or len(set(places)) < len(places) or known & {*places}:
             raise SchemaError(
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"
             )
@@ -289,23 +292,44 @@ class JointPMF(Summarised):
                 f"the marginal of {len(places)} variables has {cells} cells, above {MAX_MARGINAL_CELLS}; "
                 "name fewer variables, or use log_prob or sample"
             )
+        prior = self.condition(given).prior if given else self.prior
         # two halves, so that no table of cells x rank is formed
         half = len(places) // 2
-        left = self._spread(self._weigh_states(evidence), places[:half])
+        left = self._spread(prior[None, :], places[:half])
         right = self._spread(np.ones((1, self.rank)), places[half:])
         joint: FloatArray = left @ right.T
         return joint.reshape([int(self.schema.cardinalities[place]) for place in places])
 
-    def _weigh_states(self, evidence: Mapping[int, int]) -> FloatArray:
-        """Posterior of the latent state given some codes, (1, rank): loading a kernel would take longer."""
-        if not evidence:
-            return self.prior[None, :]
-        log_prior, log_factors = take_logs(self.prior, self.factors)
-        rows = [int(self.schema.offsets[place]) + code for place, code in evidence.items()]
-        logs = log_prior + log_factors[rows].sum(axis=0)
-        weights = np.exp(logs - logs.max())
-        posterior: FloatArray = (weights / weights.sum())[None, :]
-        return posterior
+    def condition(self, given: Given) -> JointPMF:
+        """Model of those who have some levels: again a joint PMF of all variables.
+
+        Parameters
+        ----------
+        given
+            As for `marginal`.
+
+        Returns
+        -------
+        The model, of the same states and schema; the variables that are given have the given levels alone.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown.
+        PmfError
+            If nobody can have these levels: they have probability 0.
+        """
+        from pmflib.questions.conditions import condition, encode_conditions
+
+        return condition(self, encode_conditions(self.schema, given))[0]
+
+    def ask(
+        self, question: str, counts: PairCounts | Evidence | None = None, *, top: int = 5
+    ) -> Answer:
+        """Answer a question in words, such as ``P(label=e | odor=f)``: see `pmflib.questions.ask`."""
+        from pmflib.questions.answering import ask
+
+        return ask(self, question, counts, top=top)
 
     def _spread(self, table: FloatArray, places: Sequence[int]) -> FloatArray:
         """Products of some variables' factors, a row per combination of their levels, times the table's row."""
@@ -313,45 +337,9 @@ class JointPMF(Summarised):
             table = (table[:, None, :] * self.factor(place)[None, :, :]).reshape(-1, self.rank)
         return table
 
-    def encode_levels(
-        self, given: Mapping[str | int, str] | Mapping[str | int, int]
-    ) -> dict[int, int]:
-        """Codes of levels of some variables, by place.
-
-        Parameters
-        ----------
-        given
-            Level of each variable: a label, or a code.
-
-        Raises
-        ------
-        SchemaError
-            If a variable or level is unknown.
-        """
-        if not isinstance(given, Mapping):
-            raise SchemaError(
-                f"given is {given!r}, {name_type(given)}; give a level by variable, as {{'smokes': 'yes'}}"
-            )
-        evidence = {}
-        level: Any
-        for name, level in given.items():
-            variable = self.schema[name]
-            if isinstance(level, list | tuple | set | np.ndarray):
-                raise SchemaError(
-                    f"given has {level!r} for variable {variable.name!r}; give one level, or ask for each of several"
-                )
-            whole = isinstance(level, int | np.integer)
-            code = int(level) if whole else variable.encode_value(level)
-            if not 0 <= code < variable.cardinality:
-                close = list_near(level, variable.levels)
-                hint = f"did you mean {close}? Its levels" if close else "levels"
-                raise SchemaError(
-                    f"variable {variable.name!r} has no level {level!r}; {hint} are {variable.levels[:12]}"
-                )
-            evidence[self.schema.position(name)] = code
-        return evidence
-
-    def sample(self, n_rows: int, rng: np.random.Generator | int) -> IntArray:
+    def sample(
+        self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
+    ) -> IntArray:
         """Draw samples.
 
         Parameters
@@ -360,17 +348,24 @@ class JointPMF(Summarised):
             Number of samples, at least 0.
         rng
             Generator, or a seed for one.
+        given
+            Levels that all of them have, as for `marginal`; None is no condition.
 
         Returns
         -------
-        The schema's dtype, shape (n_rows, n_variables), nothing missing.
+        The schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` gives labels.
+
+        Raises
+        ------
+        SchemaError, PmfError
+            As `condition` does.
         """
         from pmflib.model.sampling import sample_codes
 
         check_whole("n_rows", n_rows)
-
+        model = self.condition(given) if given else self
         generator = np.random.default_rng(rng)
-        return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, generator)
+        return sample_codes(model.prior, model.factors, self.schema.offsets, n_rows, generator)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group; the folder must not exist."""

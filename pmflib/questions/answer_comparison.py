@@ -1,0 +1,214 @@
+"""One question put to two models: what differs, and by how many standard errors."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.model import JointPMF
+from pmflib.questions.answering import ask
+from pmflib.questions.answers import Answer, format_with_error
+from pmflib.questions.evidence import Evidence
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerComparison:
+    """Answers of two models to one question.
+
+    Parameters
+    ----------
+    first, second
+        The answers.
+    labels
+        Labels of each row that one of them has.
+    numbers
+        float64 of shape (n_rows, 2): what each says; NaN where its schema lacks the level.
+    differences
+        float64 of shape (n_rows,): second less first.
+    standard_errors
+        float64 of shape (n_rows,): those of the differences; None where an answer has none.
+    is_paired
+        Whether the errors allow for samples that both models have seen: folds are left out of both at once.
+    """
+
+    first: Answer
+    second: Answer
+    labels: list[tuple[str, ...]]
+    numbers: FloatArray
+    differences: FloatArray
+    standard_errors: FloatArray | None
+    is_paired: bool
+
+    @property
+    def total_variation(self) -> float | None:
+        """Half the summed absolute difference where the answers are one distribution; else None."""
+        whole = all(abs(float(each.numbers.sum()) - 1) < 1e-6 for each in (self.first, self.second))
+        if self.first.measure != "P" or len(self.labels) < 2 or not whole:
+            return None
+        return float(np.abs(np.diff(np.nan_to_num(self.numbers), axis=1)).sum() / 2)
+
+    @property
+    def table(self) -> pa.Table:
+        """Arrow table: labels, "first", "second", "difference", and "standard_error" if known."""
+        columns: dict[str, pa.Array] = {
+            name: pa.array([row[n] for row in self.labels], pa.string())
+            for n, name in enumerate(self.first.columns)
+        }
+        columns |= {
+            "first": pa.array(self.numbers[:, 0], from_pandas=True),
+            "second": pa.array(self.numbers[:, 1], from_pandas=True),
+            "difference": pa.array(self.differences, from_pandas=True),
+        }
+        if self.standard_errors is not None:
+            columns["standard_error"] = pa.array(self.standard_errors, from_pandas=True)
+        return pa.table(columns)
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names of the columns of `rows`."""
+        errors = ("±",) if self.standard_errors is not None else ()
+        return (*self.first.columns, "first", "second", "difference", *errors)
+
+    def rows(self) -> list[list[str]]:
+        """Rows of the table as texts."""
+        out = []
+        for n, labels in enumerate(self.labels):
+            error = None if self.standard_errors is None else float(self.standard_errors[n])
+            both = (f"{number:.4g}" for number in self.numbers[n])
+            out.append([*labels, *both, *format_with_error(float(self.differences[n]), error)])
+        return out
+
+    def list_notes(self) -> list[str]:
+        """Sentences that belong under the table."""
+        notes = []
+        if (found := self.total_variation) is not None:
+            notes.append(f"total variation: {found:.4g}")
+        if self.standard_errors is not None and not self.is_paired:
+            notes.append("± is that of a difference between samples that have none in common")
+        for name, answer in (("first", self.first), ("second", self.second)):
+            notes += [f"{name}: {note}" for note in answer.list_notes()]
+            notes += [f"{name}: warning: {each}" for each in answer.warnings]
+        return notes
+
+    def __repr__(self) -> str:
+        """Question, rows, and what is said of either answer."""
+        rows = [list(self.header), *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([self.first.question, *map(str.rstrip, lines), *self.list_notes()])
+
+    def _repr_html_(self) -> str:
+        """Table for a notebook."""
+        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.header)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
+            for row in self.rows()
+        )
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.list_notes())
+        caption = html.escape(self.first.question)
+        return (
+            f"<table><caption><code>{caption}</code></caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{notes}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; numbers that are not finite are null."""
+        rows = []
+        for n, labels in enumerate(self.labels):
+            numbers = {"first": self.numbers[n, 0], "second": self.numbers[n, 1]}
+            numbers["difference"] = self.differences[n]
+            if self.standard_errors is not None:
+                numbers["standard_error"] = self.standard_errors[n]
+            found = {k: float(x) if math.isfinite(x) else None for k, x in numbers.items()}
+            rows.append({"level": dict(zip(self.first.columns, labels, strict=True)), **found})
+        return {
+            "question": self.first.question,
+            "differences": rows,
+            "total_variation": self.total_variation,
+            "first": self.first.to_json(),
+            "second": self.second.to_json(),
+        }
+
+
+def compare_answers(
+    first: JointPMF,
+    second: JointPMF,
+    question: str,
+    counts: tuple[PairCounts | Evidence | None, PairCounts | Evidence | None] = (None, None),
+    *,
+    top: int = 5,
+) -> AnswerComparison:
+    """Put one question to two models.
+
+    Parameters
+    ----------
+    first, second
+        The models; their schemas may differ, so far as both have what the question names.
+    question, top
+        As for `ask`.
+    counts
+        Those that each model was fitted to, for standard errors and support; None where there are none.
+
+    Returns
+    -------
+    Both answers, and their differences.
+
+    Raises
+    ------
+    QuestionError, UnknownNameError, SchemaError, PmfError, MemoryPlanError
+        As `ask` does.
+
+    Notes
+    -----
+    Where both have as many folds, the errors of a difference are a jackknife that leaves each fold out of both data
+    sets at once: right for different samples, and for two nights that share samples, which a pipeline deals to the same
+    folds. Otherwise they are the root of the summed squares of both errors: right for different samples.
+    """
+    answers = ask(first, question, counts[0], top=top), ask(second, question, counts[1], top=top)
+    return pair_answers(*answers)
+
+
+def pair_answers(first: Answer, second: Answer) -> AnswerComparison:
+    """Compare two answers to one question; see `compare_answers`."""
+    labels = list(dict.fromkeys([*first.labels, *second.labels]))
+    numbers = np.stack([_align(each, each.numbers, labels) for each in (first, second)], axis=1)
+    errors, is_paired = _find_errors(first, second, labels)
+    differences = numbers[:, 1] - numbers[:, 0]
+    return AnswerComparison(first, second, labels, numbers, differences, errors, is_paired)
+
+
+def _find_errors(
+    first: Answer, second: Answer, labels: list[tuple[str, ...]]
+) -> tuple[FloatArray | None, bool]:
+    """Standard errors of the differences, and whether folds are left out of both at once."""
+    folds = first.fold_numbers, second.fold_numbers
+    if folds[0] is None or folds[1] is None:
+        return None, False
+    if len(folds[0]) != len(folds[1]):
+        both = [_align(e, e.standard_errors, labels) for e in (first, second)]
+        return np.hypot(*both), False
+    from pmflib.diagnosis.jackknife import measure_spread
+
+    one, other = (
+        np.array([_align(answer, numbers, labels) for numbers in each])
+        for answer, each in ((first, folds[0]), (second, folds[1]))
+    )
+    return measure_spread(other - one), True
+
+
+def _align(answer: Answer, numbers: FloatArray | None, labels: list[tuple[str, ...]]) -> FloatArray:
+    """Numbers of an answer by the labels of both; NaN where it has not."""
+    assert numbers is not None
+    known: Mapping[tuple[str, ...], float] = dict(zip(answer.labels, numbers.tolist(), strict=True))
+    return np.array([known.get(each, math.nan) for each in labels])
