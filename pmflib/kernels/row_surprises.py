@@ -96,11 +96,11 @@ def make_find_surprises(padded: int) -> Any:
                     at = np.uint64(level) * np.uint64(padded)
                     s0 = s1 = s2 = s3 = 0.0
                     for k in range(0, padded, LANES):
-                        f = np.uint64(k)
-                        s0 += weights[f] * inverses[at + f]
-                        s1 += weights[f + U1] * inverses[at + f + U1]
-                        s2 += weights[f + U2] * inverses[at + f + U2]
-                        s3 += weights[f + U3] * inverses[at + f + U3]
+                        u = np.uint64(k)
+                        s0 += weights[u] * inverses[at + u]
+                        s1 += weights[u + U1] * inverses[at + u + U1]
+                        s2 += weights[u + U2] * inverses[at + u + U2]
+                        s3 += weights[u + U3] * inverses[at + u + U3]
                     ratio = (s0 + s1) + (s2 + s3)
                 else:
                     if not has_logs:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF
     from pmflib.model.row_scores import RowScorer
 
+REFERENCE = "reference"
+"""Zarr group of the scores, in the folder of their artefact."""
 KIND = "reference scores"
 """Attribute ``kind`` of the Zarr group."""
 HELD_OUT = "held-out samples"
@@ -83,15 +85,15 @@ class ReferenceScores:
         PmfError
             If no sample has anything observed.
         """
-        surprises, counts, thin_surprises, thin_counts = (
-            np.concatenate([part[place] for part in parts]) if parts else np.empty(0)
-            for place in range(4)
-        )
+        surprises = np.concatenate([part[0] for part in parts] or [np.empty(0)])
+        counts = np.concatenate([part[1] for part in parts] or [np.empty(0, np.int64)])
         if not surprises.size:
             raise PmfError(
                 "no reference sample has an observed cell, and percentiles need one; give other samples"
             )
         least = int(np.quantile(counts, THIN_BELOW, method="lower"))
+        thin_surprises = np.concatenate([part[2] for part in parts])
+        thin_counts = np.concatenate([part[3] for part in parts])
         natural, thin = counts >= least, thin_counts < least
         edges = [*_cut(thin_counts[thin]), *([least] if thin.any() else []), *_cut(counts[natural])]
         surprises = np.concatenate([thin_surprises[thin], surprises[natural]])
@@ -99,9 +101,7 @@ class ReferenceScores:
         band = np.searchsorted(edges, counts, side="right")
         order = np.lexsort((surprises, band))
         bands = np.searchsorted(band[order], np.arange(len(edges) + 2))
-        return cls(
-            surprises[order], bands.astype(np.int64), np.array(edges, np.int64), origin
-        )
+        return cls(surprises[order], bands.astype(np.int64), np.array(edges, np.int64), origin)
 
     @classmethod
     def draw(cls, model: JointPMF) -> ReferenceScores:
@@ -160,9 +160,7 @@ class ReferenceScores:
             If the group is absent, damaged, or holds something else.
         """
         arrays, attributes = read_arrays(path, ["surprises", "bands", "edges"], kind=KIND)
-        return cls(
-            arrays["surprises"], arrays["bands"], arrays["edges"], str(attributes["origin"])
-        )
+        return cls(arrays["surprises"], arrays["bands"], arrays["edges"], str(attributes["origin"]))
 
 
 def score_reference(
@@ -186,12 +184,14 @@ def score_reference(
     """
     drawn = draw_cells((len(codes), codes.shape[1] + 1), rows, THIN_SEED)
     hidden = drawn[:, :-1] >= drawn[:, -1:]
-    out: list[FloatArray | IntArray] = []
-    for kept in (codes, np.where(hidden, -1, codes).astype(codes.dtype)):
-        found = scorer.score(kept)
-        held = found.n_observed > 0
-        out += [found.surprises[held], found.n_observed[held]]
-    return out[0], out[1], out[2], out[3]
+    thinned = np.where(hidden, -1, codes).astype(codes.dtype)
+    return *_score_held(codes, scorer), *_score_held(thinned, scorer)
+
+
+def _score_held(codes: IntArray, scorer: RowScorer) -> tuple[FloatArray, IntArray]:
+    found = scorer.score(codes)
+    held = found.n_observed > 0
+    return found.surprises[held], found.n_observed[held]
 
 
 def _cut(counts: IntArray) -> list[int]:

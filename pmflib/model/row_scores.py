@@ -65,15 +65,23 @@ class RowScores:
     @classmethod
     def reserve(cls, n_rows: int, rank: int) -> RowScores:
         """Room for the scores of some rows."""
-        integers = ("states", "n_observed", "variables", "expected")
+
+        def reals() -> FloatArray:
+            return np.empty(n_rows)
+
+        def integers() -> IntArray:
+            return np.empty(n_rows, np.int32)
+
         return cls(
-            **{
-                each.name: np.empty(
-                    (n_rows, rank) if each.name == "posteriors" else n_rows,
-                    np.int32 if each.name in integers else np.float64,
-                )
-                for each in fields(cls)
-            }
+            log_probs=reals(),
+            posteriors=np.empty((n_rows, rank)),
+            states=integers(),
+            n_observed=integers(),
+            surprises=reals(),
+            variables=integers(),
+            probabilities=reals(),
+            expected=integers(),
+            expected_probabilities=reals(),
         )
 
     def cut(self, rows: slice) -> RowScores:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,14 @@ class Wanted:
     probabilities: bool = False
     keep: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "targets": list(self.targets),
+            "probabilities": self.probabilities,
+            "keep": list(self.keep),
+        }
+
 
 class TableScorer:
     """Scores rows, and predicts some variables of each from its others, as tables.
@@ -59,7 +68,7 @@ class TableScorer:
         self,
         model: JointPMF,
         reference: ReferenceScores,
-        wanted: Wanted = Wanted(),  # noqa: B008 - it cannot change
+        wanted: Wanted = Wanted(),
         facts: Mapping[str, str] | None = None,
     ) -> None:
         self.model, self.wanted = model, wanted
@@ -134,17 +143,15 @@ class TableScorer:
         held = np.maximum(found.variables, 0)
         first = self.model.schema.offsets[held]
         own = codes[np.arange(len(codes)), held].astype(np.int64)
-        levels = [
-            self._label_of[first + np.maximum(code, 0)] for code in (own, found.expected)
-        ]
+        levels = [self._label_of[first + np.maximum(code, 0)] for code in (own, found.expected)]
         return {
-            "anomaly_score": pa.array(found.surprises, mask=nothing),
-            "anomaly_percentile": pa.array(percentiles, mask=nothing),
+            "anomaly_score": _narrow(found.surprises, nothing),
+            "anomaly_percentile": _narrow(percentiles, nothing),
             "surprising_variable": _name(found.variables, self._names, nothing),
             "surprising_level": _name(levels[0], self._labels, nothing),
-            "surprising_probability": pa.array(found.probabilities, mask=nothing),
+            "surprising_probability": _narrow(found.probabilities, nothing),
             "expected_level": _name(levels[1], self._labels, nothing),
-            "expected_probability": pa.array(found.expected_probabilities, mask=nothing),
+            "expected_probability": _narrow(found.expected_probabilities, nothing),
         }
 
     def _take_levels(self, codes: IntArray, name: str) -> pa.Array:
@@ -173,9 +180,7 @@ def digest_model(model: JointPMF) -> str:
     return digest.hexdigest()
 
 
-def list_origins(
-    samples: Sequence[str] | None, rows: IntArray | None
-) -> dict[str, pa.Array]:
+def list_origins(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
     """Columns sample and row of stored samples, null where there is none: "" and -1."""
     columns: dict[str, pa.Array] = {}
     if samples is not None:
@@ -187,3 +192,8 @@ def list_origins(
 
 def _name(places: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=mask), names)
+
+
+def _narrow(values: FloatArray, mask: np.ndarray) -> pa.Array:
+    """Values in seven digits: what they say has no more, and files are half as large."""
+    return pa.array(values.astype(np.float32), mask=mask)

@@ -202,8 +202,10 @@ class Variable(Summarised):
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         ):
             return self._encode_numbers(column)
-        if pa.types.is_integer(column.type) and (codes := self._encode_near(column)) is not None:
-            return codes
+        if pa.types.is_integer(column.type):
+            near = self._encode_near(column)
+            if near is not None:
+                return near
         if not pa.types.is_dictionary(column.type):
             # a batch has few distinct values: Python reads each of them once
             column = column.dictionary_encode()

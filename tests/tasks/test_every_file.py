@@ -19,6 +19,7 @@ from pmflib.ingest.rejected_rows import read_part
 from pmflib.ingest.spill_levels import LEVELS_FILE
 from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
+from pmflib.model.score_tables import Wanted
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import (
     LEVEL_COUNTS,
@@ -40,6 +41,7 @@ from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.labels import find_labels
 from tasks.refine import refine
+from tasks.reference import reference
 from tasks.score import score
 from tasks.select import select
 from tasks.worker_pairs import worker_pairs
@@ -86,7 +88,8 @@ def _fit_log(home, workers):
     counts = count.fn(config, dataset, workers)
     model = refine.fn(config, dataset, counts, fit.fn(config, counts), workers)
     evaluate.fn(config, dataset, counts, model, workers)
-    score.fn(config, dataset, model, (), workers)
+    scale = reference.fn(config, dataset, model, workers)
+    score.fn(config, dataset, model, scale, Wanted(), 1, workers)
     answer.fn(config, dataset, model, str(home / "asked.csv"), workers)
     auto = make_config(
         {
@@ -180,7 +183,7 @@ def list_kinds(store):
 
 
 def test_store__has_every_kind(store):
-    kinds = "spill samples dataset counts start model scores predictions answers rank census"
+    kinds = "spill samples dataset counts start model scores reference predictions answers rank census"
     assert list_kinds(store).keys() >= {
         *kinds.split(), "source", "worker-pairs", "crowd-model", "labels"
     }  # fmt: skip
