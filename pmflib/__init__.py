@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.from_samples import fit_em
     from pmflib.fitting.from_triples import fit_triples
     from pmflib.model import JointPMF
+    from pmflib.model.file_scoring import score_file
     from pmflib.ranks.by_pairs import select_rank
     from pmflib.ranks.choice import RankChoice
     from pmflib.schema import Schema, Variable
@@ -49,6 +50,7 @@ __all__ = [
     "fit",
     "fit_em",
     "fit_triples",
+    "score_file",
     "select_rank",
 ]
 
@@ -71,6 +73,7 @@ _HOMES = {
     "fit": "pmflib.fitting.from_pairs",
     "fit_em": "pmflib.fitting.from_samples",
     "fit_triples": "pmflib.fitting.from_triples",
+    "score_file": "pmflib.model.file_scoring",
     "select_rank": "pmflib.ranks.by_pairs",
 }
 """Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""

@@ -141,7 +141,8 @@ def score_file(
 
     Returns
     -------
-    The account of rows, as `score_sources` gives it, and where the ``output`` and the ``quarantine`` are.
+    The account of rows, as `score_sources` gives it; where the ``output`` and the ``quarantine`` are; ``notes`` on how files are read
+    that was found out and is not the default.
 
     Raises
     ------
@@ -169,7 +170,7 @@ def score_file(
         replace(source, digest=digest_source(source))
         for source in find_sources(tuple(paths), config.suffixes)
     ]
-    config, _ = sniff_source(sources, config, set(reading))
+    config, notes = sniff_source(sources, config, set(reading))
     names, columns = split_columns(model, keep)
     if reference is None:
         reference = ReferenceScores.draw(model)
@@ -187,6 +188,8 @@ def score_file(
         None, sources, config, SchemaConfig(), scorer, folder, columns=columns, on_piece=on_piece
     )
     account = {"output": str(output), **account, **publish_parts(folder, output)}
+    if notes:
+        account["notes"] = notes
     _write_json(record, {"identity": identity, "account": account})
     if as_file:
         shutil.rmtree(folder)

@@ -132,10 +132,19 @@ def test_score__planted_anomalies_have_high_percentiles():
     )
     found = scorer.score(codes)
     percentiles = reference.find_percentiles(found.surprises, found.n_observed)
-    # log-probabilities of rows with different gaps say little
-    assert measure_ranking(percentiles, anomalous) > 0.85
-    assert measure_ranking(-found.log_probs, anomalous) < 0.75
-    # the most surprising variable is one of the planted ones, in most of the rows that stand out
-    clear = np.flatnonzero(anomalous & (percentiles > 99))
-    assert clear.size > 100
-    assert mixed[clear, found.variables[clear]].mean() > 0.9
+    # log-probabilities of rows with different gaps say less
+    area = measure_ranking(percentiles, anomalous)
+    assert area > 0.85
+    assert area > measure_ranking(-found.log_probs, anomalous) + 0.05
+
+
+def test_score__the_most_surprising_variable_is_the_planted_one():
+    """One cell of each row gets another level; of those whose own level was probable, most are found."""
+    rng = np.random.default_rng(3)
+    model = make_model([5] * 30, 6, concentration=0.1)
+    codes = model.sample(4000, 5)
+    rows, places = np.arange(4000), rng.integers(0, 30, 4000)
+    codes[rows, places] = (codes[rows, places] + rng.integers(1, 5, 4000)) % 5
+    found = RowScorer(model).score(codes)
+    hit = (found.variables == places).mean()
+    assert hit > 0.7

@@ -19,6 +19,7 @@ from pmflib.ingest.rejected_rows import read_part
 from pmflib.ingest.spill_levels import LEVELS_FILE
 from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
+from pmflib.model.reference_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import Wanted
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import (
@@ -162,6 +163,9 @@ def read_artefact(store, reference, out):
         case "start" | "model":
             model = JointPMF.load(folder / "model")
             found += [model.prior.tobytes(), model.factors.tobytes(), model.schema.digest]
+        case "reference":
+            found.append(take_bytes(read_arrays(folder / REFERENCE)[0]))
+            found.append(ReferenceScores.load(folder / REFERENCE).origin)
         case "census":
             found.append(load_census(store, [reference]))
         case "worker-pairs":
