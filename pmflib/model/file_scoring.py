@@ -141,8 +141,8 @@ def score_file(
 
     Returns
     -------
-    The account of rows, as `score_sources` gives it; where the ``output`` and the ``quarantine`` are; ``notes`` on how files are read
-    that was found out and is not the default.
+    The account of rows, as `score_sources` gives it; where the ``output`` and the ``quarantine`` are; ``notes`` on how
+    files are read, where that was found out and is not the default.
 
     Raises
     ------

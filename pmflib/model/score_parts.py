@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SourceError, StoreError
 from pmflib.ingest.accounts import Account
@@ -269,15 +270,34 @@ def _score_batch(raw: RawRows, piece: Piece, job: ScoringJob, encoder: WideEncod
     rejected: Any = _Rejected()
     screen = Screen(piece.source, job.config, job.policy, rejected)
     kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
-    file = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(kept.size, np.int32)), pa.array([piece.source.name], pa.string())
-    )
-    origins = {"file": file, "row": pa.array(raw.rows[kept])}
-    places = pa.array(kept)
-    for name in job.columns:
-        origins[name] = read_texts(raw.batch.column(name)).take(places)
+    origins = list_origins(piece.source, raw, kept, job.columns)
     table, sums = job.scorer.score(codes, origins)
     return _Batch(table, screen.account, sums, rejected.rows)
+
+
+def list_origins(
+    source: Source, raw: RawRows, kept: IntArray, columns: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Columns that say where rows come from: file, row, and columns that are passed through.
+
+    Parameters
+    ----------
+    source
+        The file.
+    raw
+        A batch of it.
+    kept
+        int64: places in the batch of the rows that are scored.
+    columns
+        Names of columns of the batch.
+    """
+    file = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(kept.size, np.int32)), pa.array([source.name], pa.string())
+    )
+    origins = {"file": file, "row": pa.array(raw.rows[kept])}
+    for name in columns:
+        origins[name] = read_texts(raw.batch.column(name)).take(pa.array(kept))
+    return origins
 
 
 def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:

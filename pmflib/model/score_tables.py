@@ -115,8 +115,13 @@ class TableScorer:
         T is ordinal, and T=L for each level L if they are wanted. And how good the predictions of each target are,
         where its level is in the codes.
         """
+        return self.make_table(codes, self._scorer.score(codes), origins)
+
+    def make_table(
+        self, codes: IntArray, found: RowScores, origins: Mapping[str, pa.Array] | None = None
+    ) -> tuple[pa.Table, list[TargetSums]]:
+        """Make the table of `score` from the scores of the rows."""
         model, wanted = self.model, self.wanted
-        found = self._scorer.score(codes)
         columns: dict[str, pa.Array] = {
             **(origins or {}),
             **{name: self._take_levels(codes, name) for name in wanted.keep},
@@ -180,7 +185,7 @@ def digest_model(model: JointPMF) -> str:
     return digest.hexdigest()
 
 
-def list_origins(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
+def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
     """Columns sample and row of stored samples, null where there is none: "" and -1."""
     columns: dict[str, pa.Array] = {}
     if samples is not None:

@@ -18,7 +18,7 @@ from pmflib.ingest.questions import Questions
 from pmflib.model import JointPMF
 from pmflib.model.reference_scores import HELD_OUT, KEPT, ReferenceScores, score_reference
 from pmflib.model.row_scores import RowScorer
-from pmflib.model.score_tables import TableScorer, list_origins
+from pmflib.model.score_tables import TableScorer, list_samples
 from pmflib.model.scoring import answer_questions, judge_answers
 from pmflib.model.target_measures import TargetSums
 from pmflib.running.clients import Client
@@ -184,13 +184,13 @@ def _score_partition(item: tuple[Layer, Path], scorer: TableScorer) -> tuple[int
     names = np.array(samples, object)
     schema = scorer.model.schema
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
-    columns = scorer.score(empty, list_origins([], rows[:0]))[0].schema
+    columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
     parts = [[TargetSums()] * len(scorer.wanted.targets)]
     draft = out.with_name(f".{out.name}.draft")
     with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
         for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
             codes, here = block.to_codes(schema.offsets), reference.rows
-            table, sums = scorer.score(codes, list_origins(names[here].tolist(), rows[here]))
+            table, sums = scorer.score(codes, list_samples(names[here].tolist(), rows[here]))
             writer.write_table(table)
             parts.append(sums)
         merged = [TargetSums.merge(each) for each in zip(*parts, strict=True)]

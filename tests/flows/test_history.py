@@ -14,11 +14,11 @@ from flows.recording import record_run
 from pmflib.config import ClusterConfig, load_config
 from pmflib.errors import QualityError, SourceError
 from pmflib.ingest.sample_origins import find_sample
+from pmflib.model.score_tables import Wanted
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import append_record, find_record, list_records
 from tasks.evaluate import evaluate
-from pmflib.model.score_tables import Wanted
 from tasks.reference import reference
 from tasks.score import score
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, run_to_model

@@ -37,7 +37,9 @@ def codes():
 
 def write_log(path, codes, *, groups=None):
     """A log in the format of its suffix, with a column that is no variable."""
-    table = SCHEMA.decode(codes).append_column("who", pa.array([f"p{n}" for n in range(len(codes))]))
+    table = SCHEMA.decode(codes).append_column(
+        "who", pa.array([f"p{n}" for n in range(len(codes))])
+    )
     if path.suffix == ".parquet":
         pq.write_table(table, path, row_group_size=groups)
     else:
@@ -57,7 +59,12 @@ def read_bytes(folder):
 def test_score_file__every_row_with_its_origin(suffix, codes, tmp_path):
     log = write_log(tmp_path / f"log.{suffix}", codes)
     account = score_file(
-        MODEL, log, tmp_path / "scores.parquet", reference=REFERENCE, targets=["rating"], keep=["who", "town"]
+        MODEL,
+        log,
+        tmp_path / "scores.parquet",
+        reference=REFERENCE,
+        targets=["rating"],
+        keep=["who", "town"],
     )
     table = pq.read_table(tmp_path / "scores.parquet")
     assert (account["rows_in"], account["samples"], account["rows_quarantined"]) == (1000, 1000, 0)
@@ -81,8 +88,7 @@ def test_score_file__rows_that_do_not_fit(codes, tmp_path):
     lines[9] = b'"Ulm","no"'
     lines[12] = b'"Ulm\xff","no","1","x"'
     log.write_bytes(b"\n".join(lines))
-    more = {"reference": REFERENCE, "encoding": "utf-8"}
-    account = score_file(MODEL, log, tmp_path / "out.csv", **more)
+    account = score_file(MODEL, log, tmp_path / "out.csv", reference=REFERENCE, encoding="utf-8")
     assert account["reasons"] == {"ragged": 1, "undecodable": 1, "unknown_level": 1}
     assert (account["rows_in"], account["samples"], account["rows_quarantined"]) == (1000, 997, 3)
     rejected = pq.read_table(account["quarantine"])
@@ -212,5 +218,10 @@ def test_list_pieces__row_groups_together(codes, tmp_path, monkeypatch):
     monkeypatch.setattr(score_parts, "PART_ROWS", 250)
     log = write_log(tmp_path / "log.parquet", codes, groups=100)
     pieces = list_pieces(find_sources(str(log)), make_source({"path": str(log), "layout": "wide"}))
-    assert [piece.groups for piece in pieces] == [range(0, 3), range(3, 6), range(6, 9), range(9, 10)]
+    assert [piece.groups for piece in pieces] == [
+        range(0, 3),
+        range(3, 6),
+        range(6, 9),
+        range(9, 10),
+    ]
     assert [piece.name for piece in pieces] == sorted(piece.name for piece in pieces)

@@ -12,7 +12,7 @@ MODEL = make_model([4] * 20, 5, concentration=0.4)
 
 
 def hide_by_row(codes, rng):
-    """Gaps that depend on the row: some leave out nearly all, and who chose the first level of the first leaves more."""
+    """Gaps that depend on the row: some leave out nearly all, and who chose the first level leaves more."""
     share = rng.choice([0.0, 0.2, 0.9], len(codes))
     share = np.where(codes[:, 0] == 0, np.minimum(share + 0.3, 0.95), share)
     out = codes.copy()
@@ -124,7 +124,9 @@ def test_score__planted_anomalies_have_high_percentiles():
     codes, others = make(6000, 21), model.sample(6000, 22)
     anomalous = np.arange(6000) < 300
     # four in ten cells are those of another row
-    mixed = (np.random.default_rng(11).random(codes.shape) < 0.4) & anomalous[:, None] & (codes >= 0)
+    mixed = (
+        (np.random.default_rng(11).random(codes.shape) < 0.4) & anomalous[:, None] & (codes >= 0)
+    )
     codes[mixed] = others[mixed]
     sample = make(10_000, 23)
     reference = ReferenceScores.make(

@@ -36,7 +36,13 @@ def leave_one_out(model, codes):
 
 @pytest.mark.parametrize(
     ("sizes", "rank", "missing"),
-    [([3, 2, 4, 5], 3, 0.3), ([2, 2], 1, 0.5), ([4] * 30, 9, 0.1), ([1, 3], 2, 0.2), ([200, 3], 5, 0)],
+    [
+        ([3, 2, 4, 5], 3, 0.3),
+        ([2, 2], 1, 0.5),
+        ([4] * 30, 9, 0.1),
+        ([1, 3], 2, 0.2),
+        ([200, 3], 5, 0),
+    ],
 )
 def test_score__least_probable_cell_is_that_of_predictions_one_by_one(sizes, rank, missing):
     model = make_model(sizes, rank)
@@ -52,7 +58,9 @@ def test_score__least_probable_cell_is_that_of_predictions_one_by_one(sizes, ran
     np.testing.assert_allclose(found.probabilities[held], least, rtol=1e-12)
     variables = found.variables[held]
     np.testing.assert_allclose(chances[held, variables], least, rtol=1e-12)
-    np.testing.assert_allclose(found.expected_probabilities[held], most[held, variables], rtol=1e-12)
+    np.testing.assert_allclose(
+        found.expected_probabilities[held], most[held, variables], rtol=1e-12
+    )
     assert (found.expected[held] == best[held, variables]).mean() > 0.99
     nothing = np.flatnonzero(found.n_observed == 0)
     assert (found.variables[nothing] == -1).all()

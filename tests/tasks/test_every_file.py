@@ -41,8 +41,8 @@ from tasks.evaluate import evaluate
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.labels import find_labels
-from tasks.refine import refine
 from tasks.reference import reference
+from tasks.refine import refine
 from tasks.score import score
 from tasks.select import select
 from tasks.worker_pairs import worker_pairs
@@ -187,7 +187,9 @@ def list_kinds(store):
 
 
 def test_store__has_every_kind(store):
-    kinds = "spill samples dataset counts start model scores reference predictions answers rank census"
+    kinds = (
+        "spill samples dataset counts start model scores reference predictions answers rank census"
+    )
     assert list_kinds(store).keys() >= {
         *kinds.split(), "source", "worker-pairs", "crowd-model", "labels"
     }  # fmt: skip
