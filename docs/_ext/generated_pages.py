@@ -193,7 +193,8 @@ def list_names(module):
 GENERATED = {
     "library": lambda: list_names("pmflib"),
     "library-crowd": lambda: list_names("pmflib.crowd"),
-    "commands": describe_commands, "configuration": describe_configuration,
+    "commands": describe_commands,
+    "configuration": describe_configuration,
 }
 
 

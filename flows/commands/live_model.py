@@ -45,6 +45,13 @@ def score(
     output: Annotated[
         Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
     ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="With --model: column that identifies samples.")
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="With --model: column of the variable; a row is an answer.")
+    ] = None,
+    value: Annotated[str | None, typer.Option(help="With --model: column of the answer.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model or a model alone: how probable, how unusual, and why; or answer questions."""
@@ -59,6 +66,10 @@ def score(
             "--questions goes without --model, --data, --target, --probabilities and --keep: questions are about "
             "samples of the last run"
         )
+    columns = {"sample": sample, "variable": variable, "value": value}
+    reading = {name: column for name, column in columns.items() if column is not None}
+    if reading and model is None:
+        raise ConfigError(f"{sorted(reading)} go with --model; a pipeline says it in [source]")
     if probabilities and not target:
         raise ConfigError("--probabilities are those of a target; name one by --target")
     if output is not None and (output.suffix or questions):
@@ -67,7 +78,9 @@ def score(
     if model is not None:
         if data is None or output is None:
             raise ConfigError("--model needs --data, the rows to score, and --output")
-        answer = _score_alone(model, data, output, target or [], probabilities, names, as_json)
+        layout = "long" if "variable" in reading or "value" in reading else "wide"
+        wanted = {"targets": target or [], "probabilities": probabilities, "keep": names}
+        answer = _score_alone(model, data, output, as_json, **wanted, layout=layout, **reading)
     else:
         assert config is not None
         answer = _score_live(
@@ -84,13 +97,7 @@ def score(
 
 
 def _score_alone(
-    model: Path,
-    data: str,
-    output: Path,
-    targets: list[str],
-    probabilities: bool,
-    keep: list[str],
-    as_json: bool,
+    model: Path, data: str, output: Path, as_json: bool, **options: Any
 ) -> dict[str, Any]:
     """Score files with a model alone."""
     from pmflib.model import JointPMF
@@ -98,15 +105,8 @@ def _score_alone(
     from tasks.stage_progress import report
 
     with progress_shown(as_json):
-        return score_file(
-            JointPMF.load(model),
-            data,
-            output,
-            targets=targets,
-            probabilities=probabilities,
-            keep=keep,
-            on_piece=partial(report, "score"),
-        )
+        on_piece = partial(report, "score")
+        return score_file(JointPMF.load(model), data, output, on_piece=on_piece, **options)
 
 
 def _score_live(

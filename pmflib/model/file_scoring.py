@@ -27,6 +27,8 @@ VERSION = 1
 """Version of the parts; raise it when the same files and model give other bytes."""
 PARTS = "parts"
 """Folder of parts among the checkpoints of an artefact."""
+SORTED = "_sorted"
+"""Folder of the store in which rows are sorted into samples."""
 RECORD = "_scores.json"
 """What a folder of parts was made of, and its account of rows once it is whole."""
 
@@ -110,7 +112,7 @@ def score_file(
     on_piece: Callable[[int, int], None] = lambda *_: None,
     **reading: Any,
 ) -> dict[str, Any]:
-    """Score a log of any size with a model alone: wide files whose rows are samples.
+    """Score a log of any size with a model alone, by default wide files whose rows are samples.
 
     An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once.
 
@@ -136,8 +138,9 @@ def score_file(
     on_piece
         As for `score_sources`.
     reading
-        Options of section ``source`` of a configuration: ``encoding``, ``delimiter``, ...; what is not given is found
-        out from the first file.
+        Options of section ``source`` of a configuration: ``sample`` where rows have identifiers; ``layout="long"`` with
+        ``sample``, ``variable`` and ``value`` for a row per answer; ``encoding``, ``delimiter``, ...: what is not given
+        is found out from the first file. Rows with identifiers are first sorted into samples, in the output's folder.
 
     Returns
     -------
@@ -176,6 +179,9 @@ def score_file(
         reference = ReferenceScores.draw(model)
     wanted = Wanted(tuple(targets), probabilities, names)
     scorer = TableScorer(model, reference, wanted, facts)
+    if columns and config.sample is not None:
+        # a sample may have several rows: no column of theirs belongs to it
+        model.schema.position(columns[0])
     identity = _identify(scorer, reference, sources, config, columns)
     as_file = output.suffix.lower() in (".csv", ".parquet")
     folder = output.with_name(f".{output.name}.parts") if as_file else output
@@ -184,9 +190,11 @@ def score_file(
     if known.get("identity") == identity and "account" in known and output.exists():
         return dict(known["account"])
     _claim(folder, identity, as_file=as_file)
-    account = score_sources(
-        None, sources, config, SchemaConfig(), scorer, folder, columns=columns, on_piece=on_piece
-    )
+    if config.layout == "long" or config.sample is not None:
+        account = score_sorted(config, scorer, folder, on_piece)
+    else:
+        more: dict[str, Any] = {"columns": columns, "on_piece": on_piece}
+        account = score_sources(None, sources, config, SchemaConfig(), scorer, folder, **more)
     account = {"output": str(output), **account, **publish_parts(folder, output)}
     if notes:
         account["notes"] = notes
@@ -194,6 +202,56 @@ def score_file(
     if as_file:
         shutil.rmtree(folder)
     return account
+
+
+def score_sorted(
+    config: SourceConfig,
+    scorer: TableScorer,
+    folder: Path,
+    on_part: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Score logs whose rows are first sorted into samples, in a store that is gone afterwards.
+
+    Parameters
+    ----------
+    config
+        Where the files are, long or wide with identifiers, and how they are read.
+    scorer
+        The model, and what is wanted of it.
+    folder
+        Existing folder for the parts; what an earlier call finished there stays.
+    on_part
+        Called with the number of parts done and their total.
+
+    Returns
+    -------
+    The account, as for `score_sources`; ``samples`` are not rows here, but made of them.
+    """
+    from pmflib.config import make_config
+    from pmflib.ingest.dataset_building import build_dataset
+    from pmflib.ingest.rejected_rows import export_quarantine
+    from pmflib.model.score_parts import QUARANTINE_FOLDER
+    from pmflib.model.stored_predictions import score_stored
+    from pmflib.store.artefacts import Store
+    from pmflib.store.dataset import list_layers
+
+    store = Store(folder / SORTED)
+    sections = {"source": config.model_dump(mode="json"), "model": {"rank": 1}}
+    entry = build_dataset(None, store, make_config(sections), scorer.model.schema)
+    layers = list_layers(store, entry.reference)
+    n_samples, measures = score_stored(None, layers, scorer, folder, on_part)
+    names = ("rows_in", "rows_encoded", "rows_quarantined", "reasons", "cells_made_missing")
+    if entry.summary["rows_quarantined"]:
+        rejected = folder / QUARANTINE_FOLDER / "part-00000.parquet"
+        export_quarantine(store, entry.reference, rejected)
+    shutil.rmtree(store.root)
+    return {
+        "samples": n_samples,
+        **{name: entry.summary[name] for name in names},
+        "targets": list(scorer.wanted.targets),
+        "measures": measures,
+        "parts": len(layers),
+    }
 
 
 def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -15,7 +15,9 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     options = ["--fail-on-warning", "--keep-going", "--quiet", "-d", str(folder / "trees")]
     # a build that asks for a network has none: every proxy is a closed port
-    closed = dict.fromkeys(["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"], "http://127.0.0.1:9")
+    closed = dict.fromkeys(
+        ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"], "http://127.0.0.1:9"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, "-b", "html", "docs", str(folder / "html")],
         cwd=ROOT,
@@ -39,7 +41,13 @@ class Fetched(HTMLParser):
         given = dict(attrs)
         if tag in ("script", "img", "iframe", "source", "video", "audio", "embed"):
             self.found.append(given.get("src") or "")
-        if tag == "link" and given.get("rel") not in ("index", "search", "next", "prev", "canonical"):
+        if tag == "link" and given.get("rel") not in (
+            "index",
+            "search",
+            "next",
+            "prev",
+            "canonical",
+        ):
             self.found.append(given.get("href") or "")
 
 
@@ -50,7 +58,9 @@ def test_site__fetches_nothing_from_elsewhere(site):
         for address in Fetched(page.read_text("utf-8")).found:
             assert not re.match(r"(?:https?:)?//", address), f"{page.name}: {address}"
     for style in site.rglob("*.css"):
-        assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", style.read_text("utf-8")), style
+        assert not re.search(
+            r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", style.read_text("utf-8")
+        ), style
 
 
 def test_site__mathematics_come_with_it(site):
@@ -71,7 +81,7 @@ def test_site__every_public_name_command_and_section_has_a_place(site):
         for name in ("library", "library-crowd", "commands", "configuration")
     )
     for name in set(pmflib.__all__) - {"crowd"}:
-        assert f'id="pmflib.{name}"' in models or f".{name}\"" in models, name
+        assert f'id="pmflib.{name}"' in models or f'.{name}"' in models, name
     for name in pmflib.crowd.__all__:
         assert f'.{name}"' in crowd, name
     for command in app.registered_commands:

@@ -1,6 +1,7 @@
 """Files of rows scored by a model alone: every row is scored or in quarantine, and the bytes are always the same."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -175,6 +176,33 @@ def test_score_file__done_once(codes, tmp_path, monkeypatch):
     assert score_file(MODEL, log, tmp_path / "one.csv", reference=REFERENCE)["samples"] == 10
     with pytest.raises(ConfigError, match="holds something else"):
         score_file(MODEL, log, tmp_path / "folder", reference=REFERENCE)
+
+
+@pytest.mark.parametrize("layout", ["long", "wide"])
+def test_score_file__rows_that_are_sorted_into_samples(layout, codes, tmp_path):
+    log = tmp_path / "log.csv"
+    if layout == "wide":
+        write_log(log, codes)
+        reading: dict[str, Any] = {"sample": "who"}
+    else:
+        table = SCHEMA.decode(codes).to_pydict()
+        lines = [
+            f"p{row},{name},{level}"
+            for name, column in table.items()
+            for row, level in enumerate(column)
+            if level is not None
+        ]
+        log.write_text("\n".join(["who,what,answer", *lines, "p1,unheard,1"]))
+        reading = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
+    account = score_file(MODEL, log, tmp_path / "out.parquet", reference=REFERENCE, **reading)
+    assert account["rows_in"] == account["rows_encoded"] + account["rows_quarantined"]
+    table = pq.read_table(tmp_path / "out.parquet").sort_by("sample")
+    own = np.array([int(name[1:]) for name in table["sample"].to_pylist()])
+    assert len(own) == (1000 if layout == "wide" else np.count_nonzero((codes >= 0).any(axis=1)))
+    np.testing.assert_allclose(table["log_prob"], MODEL.log_prob(codes)[own], rtol=1e-12)
+    if layout == "long":
+        assert pq.read_table(account["quarantine"])["reason"].to_pylist() == ["unknown_variable"]
+    assert not list(tmp_path.glob(".*.parts"))
 
 
 def test_score_file__file_that_changes_meanwhile(codes, tmp_path, monkeypatch):
