@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from flows.pipeline_flow import pipeline_flow
 from flows.run_lineage import follow_run
-from pmflib.config import load_config
+from pmflib.config import PipelineConfig, load_config
 from pmflib.errors import StoreError
+from pmflib.model.score_tables import Wanted
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
 from tasks.answer import answer
 from tasks.ingest import ingest
+from tasks.reference import reference
 from tasks.score import score
+from tasks.score_files import score_files
 from tasks.small_runs import is_small
 from tasks.stage import open_store
 
@@ -24,6 +27,7 @@ def score_flow(
     targets: tuple[str, ...] = (),
     probabilities: bool = False,
     keep: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
 ) -> Reference:
     """Score samples, or answer questions, with the live model.
 
@@ -32,7 +36,8 @@ def score_flow(
     config
         Path of a pipeline configuration file.
     data
-        New samples, laid out as the pipeline's source; by default the samples of the last run.
+        New samples, laid out as the pipeline's source; by default the samples of the last run, or, where samples have
+        no identifiers, the rows of the pipeline's files.
     questions
         A file of questions about the samples of the last run; instead of scoring samples.
     targets
@@ -41,6 +46,8 @@ def score_flow(
         Whether the probability of every level of a target is wanted.
     keep
         Variables that are passed through.
+    columns
+        Other columns that are passed through, of wide files without identifiers.
 
     Returns
     -------
@@ -56,14 +63,27 @@ def score_flow(
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     if last is None or live is None:
         raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
-    dataset = _choose_samples(store, last, find_run_of(store, checked.name, live))
+    made = find_run_of(store, checked.name, live)
+    dataset = _choose_samples(store, last, made)
+    wanted = Wanted(tuple(targets), probabilities, tuple(keep))
+    number = 0 if made is None else made.number
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
+        scale = reference(checked, _choose_reference(store, dataset, made), live, address)
         if data:
-            source = checked.source.model_copy(update={"path": data})
-            dataset = ingest(checked.model_copy(update={"source": source}), address)
-        return score(checked, dataset, live, targets, address, probabilities, keep)
+            checked = _read_instead(checked, data)
+        if checked.source.layout == "wide" and checked.source.sample is None:
+            return score_files(checked, live, scale, wanted, number, tuple(columns))
+        if data:
+            dataset = ingest(checked, address)
+        return score(checked, dataset, live, scale, wanted, number, address)
+
+
+def _read_instead(config: PipelineConfig, data: str) -> PipelineConfig:
+    """The same pipeline with another source."""
+    source = config.source.model_copy(update={"path": data})
+    return config.model_copy(update={"source": source})
 
 
 def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:
@@ -72,3 +92,10 @@ def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Re
     entries = [store.find(dataset.identity) for dataset in datasets]
     schemas = {entry.options.get("schema") for entry in entries if entry is not None}
     return datasets[0 if len(schemas) == 1 else -1]
+
+
+def _choose_reference(store: Store, dataset: Reference, made: RunRecord | None) -> Reference:
+    """Samples of the run that made the live model, so that percentiles stay the same; others where they are gone."""
+    if made is None or store.find(made.stages["dataset"].identity) is None:
+        return dataset
+    return made.stages["dataset"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.from_samples import fit_em
     from pmflib.fitting.from_triples import fit_triples
     from pmflib.model import JointPMF
+    from pmflib.model.file_scoring import score_file
     from pmflib.ranks.by_pairs import select_rank
     from pmflib.ranks.choice import RankChoice
     from pmflib.reporting.progress_context import progress
@@ -52,6 +53,7 @@ __all__ = [
     "fit_triples",
     "progress",
     "questions",
+    "score_file",
     "select_rank",
 ]
 
@@ -75,6 +77,7 @@ _HOMES = {
     "fit_em": "pmflib.fitting.from_samples",
     "fit_triples": "pmflib.fitting.from_triples",
     "progress": "pmflib.reporting.progress_context",
+    "score_file": "pmflib.model.file_scoring",
     "select_rank": "pmflib.ranks.by_pairs",
 }
 """Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""

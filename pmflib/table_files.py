@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from pmflib.errors import ConfigError
 
+ACCOUNT = b"pmf.account"
+"""Metadata of a part: its account of rows, JSON; a file joined from parts has it not."""
 SUFFIXES = (".csv", ".parquet")
 """Suffixes of files that can be written."""
 
@@ -53,21 +56,35 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
     import pyarrow.parquet as pq
 
     check_suffix(path)
+    if path.suffix.lower() == ".csv":
+        # the writer of CSV knows no dictionaries
+        schema = pa.schema([(field.name, _spell_out(field.type)) for field in schema])
     path.parent.mkdir(parents=True, exist_ok=True)
     draft, n_rows = path.with_name(f".{path.name}.draft"), 0
     try:
         with (
             pyarrow.csv.CSVWriter(draft, schema)
             if path.suffix.lower() == ".csv"
-            else pq.ParquetWriter(draft, schema, compression="zstd")
+            else pq.ParquetWriter(draft, schema, **write_options(schema))
         ) as writer:
             for table in tables:
-                writer.write(table)
+                writer.write(table.cast(schema))
                 n_rows += table.num_rows
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
     return n_rows
+
+
+def write_options(schema: pa.Schema) -> dict[str, Any]:
+    """Options of a `pyarrow.parquet.ParquetWriter`: texts by a dictionary, whole numbers by their differences."""
+    coded = [f.name for f in schema if pa.types.is_dictionary(f.type) or pa.types.is_string(f.type)]
+    steps = {f.name: "DELTA_BINARY_PACKED" for f in schema if pa.types.is_int64(f.type)}
+    return {"compression": "zstd", "use_dictionary": coded, "column_encoding": steps or None}
+
+
+def _spell_out(dtype: pa.DataType) -> pa.DataType:
+    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
 def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bool = False) -> int:
@@ -98,6 +115,8 @@ def join_files(folder: Path, path: Path, order: str | None = None, *, in_all: bo
 
     parts = sorted(folder.glob("*.parquet"))
     schema = pq.read_schema(parts[0])
+    common = {key: text for key, text in (schema.metadata or {}).items() if key != ACCOUNT}
+    schema = schema.with_metadata(common)
     tables: Iterable[pa.Table] = map(pq.read_table, parts)
     if in_all:
         tables = [pa.concat_tables(tables)]

@@ -9,13 +9,17 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
+from pmflib.model.file_scoring import claim_parts, publish_folder
+from pmflib.model.reference_scores import REFERENCE, ReferenceScores
+from pmflib.model.score_tables import TableScorer, Wanted
 from pmflib.model.stored_predictions import score_stored
-from pmflib.store.artefacts import Reference
+from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 2
+# 3: what is unusual about each row, and percentiles; no column of samples or rows that there are not
+VERSION = 3
 
 
 @stage(name="score")
@@ -23,10 +27,10 @@ def score(
     config: PipelineConfig,
     dataset: Reference,
     model: Reference,
-    targets: tuple[str, ...],
+    scale: Reference,
+    wanted: Wanted,
+    run: int = 0,
     address: str = "",
-    probabilities: bool = False,
-    keep: tuple[str, ...] = (),
 ) -> Reference:
     """Score every sample of a dataset, and predict some variables of each.
 
@@ -34,18 +38,18 @@ def score(
     ----------
     config
         The pipeline.
-    dataset, model
-        References from `ingest` and `refine`.
-    targets
-        Names of the variables to predict from the others.
+    dataset, model, scale
+        References from `ingest`, `refine` and `reference`.
+    wanted
+        Targets, and variables that are passed through.
+    run
+        Run that made the model; 0 where that is not known.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
-    probabilities, keep
-        Whether the probability of every level of a target is wanted; variables that are passed through.
 
     Returns
     -------
-    Reference to a folder of Parquet files, one per partition, with the columns of `score_samples`.
+    Reference to a folder of Parquet files, one per partition, with the columns of `TableScorer`.
 
     Raises
     ------
@@ -53,30 +57,29 @@ def score(
         If a target, or one that is kept, is no variable.
     """
     store = open_store(config)
-    fitted = JointPMF.load(store.locate(model) / "model")
-    for target in (*targets, *keep):
-        fitted.schema.position(target)
+    scorer = load_scorer(store, model, scale, wanted, run)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         layers, show = list_layers(store, dataset), partial(report, "score")
         with open_workers(config, address) as (client, _):
-            n_samples, measures = score_stored(
-                client,
-                layers,
-                fitted,
-                targets,
-                folder,
-                show,
-                probabilities=probabilities,
-                keep=keep,
-            )
-        return {"samples": n_samples, "targets": list(targets), "measures": measures}
+            n_samples, measures = score_stored(client, layers, scorer, claim_parts(work), show)
+        publish_folder(work, folder)
+        return {"samples": n_samples, "targets": list(wanted.targets), "measures": measures}
 
     return build_artefact(
         store,
         "predictions",
-        inputs={"dataset": dataset, "model": model},
-        options={"targets": list(targets), "probabilities": probabilities, "keep": list(keep)},
+        inputs={"dataset": dataset, "model": model, "reference": scale},
+        options={**wanted.to_json(), "run": run},
         version=VERSION,
         write=write,
     ).reference
+
+
+def load_scorer(
+    store: Store, model: Reference, scale: Reference, wanted: Wanted, run: int
+) -> TableScorer:
+    """Model and reference of a store, and what the metadata of predictions say of them."""
+    fitted = JointPMF.load(store.locate(model) / "model")
+    scores = ReferenceScores.load(store.locate(scale) / REFERENCE)
+    return TableScorer(fitted, scores, wanted, {"model": model.digest, "run": str(run)})

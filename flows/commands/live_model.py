@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
+from flows.console import AsJson, load_pipeline, out, print_json, progress_shown
 from pmflib.errors import ConfigError
 
 
 def score(
-    config: ConfigPath,
+    config: Annotated[
+        Path | None, typer.Argument(help="Pipeline configuration, pipeline.toml; or --model.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model alone, without a pipeline; with --data, --output.")
+    ] = None,
     data: Annotated[
-        str | None, typer.Option(help="New samples; default: those of the last run.")
+        str | None, typer.Option(help="New samples; default: those of the pipeline.")
     ] = None,
     questions: Annotated[
         str | None, typer.Option(help="File of (sample, variable[, value]) rows to answer.")
@@ -31,63 +37,115 @@ def score(
         typer.Option(help="Variables that are passed through, or columns of wide files: a,b,c."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="One file of all predictions, .csv or .parquet.")
+        Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
     ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="With --model: column that identifies samples.")
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="With --model: column of the variable; a row is an answer.")
+    ] = None,
+    value: Annotated[str | None, typer.Option(help="With --model: column of the answer.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score samples with the live model, or answer questions about them; Parquet, and CSV by --output."""
-    from pmflib.ingest.kept_columns import write_with_columns
-    from pmflib.table_files import check_suffix, join_files
+    """Score samples with the live model or a model alone: how probable, how unusual, and why; or answer questions."""
+    from pmflib.table_files import check_suffix
+
+    if (config is None) == (model is None):
+        raise ConfigError(
+            "give a pipeline configuration, or --model for a model alone: one of both"
+        )
+    if questions and (data or target or probabilities or keep or model):
+        raise ConfigError(
+            "--questions goes without --model, --data, --target, --probabilities and --keep: questions are about "
+            "samples of the last run"
+        )
+    columns = {"sample": sample, "variable": variable, "value": value}
+    reading = {name: column for name, column in columns.items() if column is not None}
+    if reading and model is None:
+        raise ConfigError(f"{sorted(reading)} go with --model; a pipeline says it in [source]")
+    if probabilities and not target:
+        raise ConfigError("--probabilities are those of a target; name one by --target")
+    if output is not None and (output.suffix or questions):
+        check_suffix(output)
+    names = keep.split(",") if keep else []
+    if model is not None:
+        if data is None or output is None:
+            raise ConfigError("--model needs --data, the rows to score, and --output")
+        layout = "long" if "variable" in reading or "value" in reading else "wide"
+        wanted = {"targets": target or [], "probabilities": probabilities, "keep": names}
+        answer = _score_alone(model, data, output, as_json, **wanted, layout=layout, **reading)
+    else:
+        assert config is not None
+        answer = _score_live(
+            config, data, questions, tuple(target or ()), probabilities, names, output, as_json
+        )
+    if as_json:
+        print_json(answer)
+        return
+    for key, value in answer.items():
+        if key != "measures":
+            out.print(f"{key}: {value}", soft_wrap=True)
+    for name, found in answer.get("measures", {}).items():
+        out.print(describe_measures(name, found, is_new=data is not None))
+
+
+def _score_alone(
+    model: Path, data: str, output: Path, as_json: bool, **options: Any
+) -> dict[str, Any]:
+    """Score files with a model alone."""
+    from pmflib.model import JointPMF
+    from pmflib.model.file_scoring import score_file
+    from tasks.stage_progress import report
+
+    with progress_shown(as_json):
+        on_piece = partial(report, "score")
+        return score_file(JointPMF.load(model), data, output, on_piece=on_piece, **options)
+
+
+def _score_live(
+    config: Path,
+    data: str | None,
+    questions: str | None,
+    targets: tuple[str, ...],
+    probabilities: bool,
+    names: list[str],
+    output: Path | None,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Score samples with the live model of a pipeline, or answer questions about them."""
+    from flows.score import score_flow
+    from pmflib.model.file_scoring import publish_parts
+    from pmflib.table_files import join_files
     from tasks.stage import load_schema, open_store
 
     checked = load_pipeline(config)
-    if questions and (data or target or probabilities or keep):
-        raise ConfigError(
-            "--questions goes without --data, --target, --probabilities and --keep: questions are about samples of the "
-            "last run"
-        )
-    if probabilities and not target:
-        raise ConfigError("--probabilities are those of a target; name one by --target")
-    names, columns = keep.split(",") if keep else [], []
-    if output is not None:
-        check_suffix(output)
-        if checked.source.layout == "wide" and checked.source.sample is None:
-            known = load_schema(checked).names
-            columns = [name for name in names if name not in known]
-    from flows.score import score_flow
-
+    columns: list[str] = []
+    if checked.source.layout == "wide" and checked.source.sample is None and names:
+        known = load_schema(checked).names
+        columns = [name for name in names if name not in known]
     with progress_shown(as_json):
         reference = score_flow(
             str(config),
             data=_absolute(data),
             questions=_absolute(questions),
-            targets=tuple(target or ()),
+            targets=targets,
             probabilities=probabilities,
             keep=tuple(name for name in names if name not in columns),
+            columns=tuple(columns),
         )
     store = open_store(checked)
     entry = store.find(reference.identity)
     assert entry is not None
     place = store.locate(reference)
     answer = {"path": str(place), "digest": reference.digest, **entry.summary}
-    measures = answer.get("measures", {})
     if output is not None:
-        if columns:
-            paths = checked.source_paths if data is None else _absolute(data)
-            write_with_columns(
-                store, entry.inputs["dataset"], place, paths, checked.source, columns, output
-            )
+        if questions:
+            join_files(place, output)
         else:
-            join_files(place, output, None if questions else "row")
+            answer |= publish_parts(place, output)
         answer["output"] = str(output)
-    if as_json:
-        print_json(answer)
-        return
-    for key, value in answer.items():
-        if key != "measures":
-            out.print(f"{key}: {value}")
-    for name, found in measures.items():
-        out.print(describe_measures(name, found, is_new=data is not None))
+    return answer
 
 
 def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) -> str:

@@ -189,8 +189,9 @@ def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
                 new[counts.identity] = made
     for identity in found.held:
         entry = found.entries[identity]
-        if entry.reference.kind == "predictions" and entry.inputs["dataset"].identity in new:
-            dataset_now = new[entry.inputs["dataset"].identity]
+        scored = entry.inputs.get("dataset")
+        if entry.reference.kind == "predictions" and scored and scored.identity in new:
+            dataset_now = new[scored.identity]
             new[identity] = rewriter.rewrite_predictions(entry, dataset_now)
     new |= {i: entry for i, entry in rewriter.parts.items() if i in found.held}
     gone = {*found.held, *found.datasets, *found.counts}

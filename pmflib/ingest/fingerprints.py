@@ -43,12 +43,12 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     """
     if (known := recall_digest(source, root, rehash)) is not None:
         return known
-    memory, marks = _locate(source, root), _take_marks(describe_file(source))
+    memory, marks = _locate(source, root), take_marks(source)
     started = time.time()
     digest = digest_source(source)
     # a change while the bytes were read, or just before, would not show in the marks
     quiet = "mtime" not in marks or marks["mtime"] < started - MARGIN
-    if marks and quiet and _take_marks(describe_file(source)) == marks:
+    if marks and quiet and take_marks(source) == marks:
         make_folder(memory.parent)
         replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
     return digest
@@ -56,7 +56,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
 
 def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None:
     """Digest of a raw file, where it is known without reading the file; None otherwise. As for `find_digest`."""
-    marks = {} if rehash else _take_marks(describe_file(source))
+    marks = {} if rehash else take_marks(source)
     return _recall(_locate(source, root), marks) if marks else None
 
 
@@ -66,8 +66,9 @@ def _locate(source: Source, root: str) -> Path:
     return Path(root) / FINGERPRINTS / f"{place}.json"
 
 
-def _take_marks(facts: Mapping[str, Any]) -> dict[str, Any]:
+def take_marks(source: Source) -> dict[str, Any]:
     """Take what changes with a file from what its file system says; nothing if that is not enough."""
+    facts: Mapping[str, Any] = describe_file(source)
     if all(isinstance(facts.get(name), int | float) for name in LOCAL_MARKS):
         return {name: facts[name] for name in LOCAL_MARKS}
     found = {name: str(facts[name]) for name in REMOTE_MARKS if facts.get(name)}

@@ -48,6 +48,8 @@ def read_rows(
     columns: Sequence[str],
     *,
     on_rows: Callable[[int], None] | None = None,
+    groups: range | None = None,
+    coded: Sequence[str] = (),
 ) -> Iterator[RawRows]:
     """Read some columns of a file in memory that does not grow with it.
 
@@ -64,6 +66,11 @@ def read_rows(
         Names of the wanted columns, all distinct.
     on_rows
         Called with the number of rows of each batch, once the caller has dealt with it.
+    groups
+        Row groups of a Parquet file that are read; None reads all. The digest of a file is checked where all are read.
+    coded
+        Columns whose texts, in a Parquet file, are read as a dictionary and its indices: each distinct text is decoded
+        once. For columns of few distinct texts.
 
     Raises
     ------
@@ -72,7 +79,7 @@ def read_rows(
         is never closed, or the bytes are not those of the source's digest.
     """
     if is_parquet(source, config):
-        batches = _read_parquet_rows(source, columns)
+        batches = _read_parquet_rows(source, columns, groups, coded)
     else:
         batches = read_csv_rows(source, config, columns)
     for raw in batches:
@@ -81,9 +88,12 @@ def read_rows(
             on_rows(raw.batch.num_rows + len(raw.ragged))
 
 
-def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
+def _open_parquet(
+    source: Source, stream: object, dictionaries: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """Open a file; texts of some columns are read with a dictionary, each distinct one once."""
     try:
-        return pq.ParquetFile(stream, pre_buffer=False)
+        return pq.ParquetFile(stream, pre_buffer=False, read_dictionary=list(dictionaries))
     except DAMAGED as error:
         spare_transient(error)
         raise SourceError(
@@ -92,9 +102,24 @@ def _open_parquet(source: Source, stream: object) -> pq.ParquetFile:
         ) from error
 
 
-def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRows]:
+def count_group_rows(source: Source) -> list[int]:
+    """Number of rows of each row group of a Parquet file.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read.
+    """
     with open_source(source, unpack=False) as stream:
-        file = _open_parquet(source, stream)
+        metadata = _open_parquet(source, stream).metadata
+        return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
+
+
+def _read_parquet_rows(
+    source: Source, columns: Sequence[str], groups: range | None, coded: Sequence[str]
+) -> Iterator[RawRows]:
+    with open_source(source, unpack=False) as stream:
+        file = _open_parquet(source, stream, coded)
         places = find_columns(source, file.schema_arrow.names, columns)
         for place in places:
             field = file.schema_arrow.field(place)
@@ -103,8 +128,11 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
             except SourceError as error:
                 raise SourceError(f"{source.name}: {error}") from None
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
-        first = 1
-        batches = file.iter_batches(size, columns=list(columns), use_threads=False)
+        metadata, asked = file.metadata, groups
+        groups = range(metadata.num_row_groups) if groups is None else groups
+        first = 1 + sum(metadata.row_group(place).num_rows for place in range(groups.start))
+        stop = first + sum(metadata.row_group(place).num_rows for place in groups)
+        batches = file.iter_batches(size, list(groups), columns=list(columns), use_threads=False)
         while True:
             try:
                 batch = next(batches, None)
@@ -118,12 +146,11 @@ def _read_parquet_rows(source: Source, columns: Sequence[str]) -> Iterator[RawRo
             rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
             yield RawRows(_simplify(batch, columns), rows)
             first += batch.num_rows
-        if first - 1 != file.metadata.num_rows:
+        if first != stop:
             raise SourceError(
-                f"{source.name}: {first - 1} rows were read of the {file.metadata.num_rows} "
-                "its footer states; copy the file again"
+                f"{source.name}: its rows end at {first - 1}, and its footer states {stop - 1}; copy the file again"
             )
-    if source.digest:
+    if source.digest and asked is None:
         # Parquet is not read from its first byte to its last
         source.check(digest_source(source))
 

@@ -81,17 +81,20 @@ def encode_wide(
             "to buckets (spill_wide) and assembled (assemble_bucket)"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    encoder = _WideEncoder(source, schema, source_config, policy)
+    ignored = list_ignored(source, schema, source_config)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     samples = SampleWriter(folder / "samples", schema, sparse=False)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        for raw in read_rows(source, source_config, schema.names, on_rows=on_rows):
+        names = schema.names
+        for raw in read_rows(source, source_config, names, on_rows=on_rows, coded=names):
             kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
+            level_counts += encoder.count_levels(codes)
             if kept.size:
                 rows = raw.rows[kept]
                 samples.append(DenseBlock(codes), assign_folds(rows, n_folds, seed), rows)
-    np.save(folder / LEVEL_COUNTS, encoder.level_counts)
-    facts = {"name": source.name, "ignored_columns": encoder.ignored}
+    np.save(folder / LEVEL_COUNTS, level_counts)
+    facts = {"name": source.name, "ignored_columns": ignored}
     return screen.account.summarise(**facts, **samples.close())
 
 
@@ -136,7 +139,8 @@ def spill_wide(
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
     folder.mkdir(parents=True, exist_ok=True)
-    encoder = _WideEncoder(source, schema, source_config, policy)
+    ignored = list_ignored(source, schema, source_config)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     columns = list(dict.fromkeys([*schema.names, source_config.sample]))
     place = columns.index(source_config.sample)
     width = schema.n_variables * schema.code_dtype.itemsize
@@ -145,13 +149,15 @@ def spill_wide(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(place)}
-        for raw in read_rows(source, source_config, columns, on_rows=on_rows):
+        coded = [name for name in schema.names if name != source_config.sample]
+        for raw in read_rows(source, source_config, columns, on_rows=on_rows, coded=coded):
             raw, identifiers, n_erased = pass_over(raw, place, erased, source_config.separator)
             screen.pass_over(n_erased)
             verdicts = Verdicts(raw.batch.num_rows)
             verdicts.mark(identifiers.undecodable, "undecodable", place)
             verdicts.mark(identifiers.absent, "no_sample", place)
             kept, codes = encoder.encode(raw, verdicts, screen)
+            level_counts += encoder.count_levels(codes)
             arrays = [
                 identifiers.texts.take(pa.array(kept)),
                 _pack(codes, width),
@@ -160,33 +166,50 @@ def spill_wide(
             if kept.size:
                 rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
                 spill.append(identifiers.hashes[kept], rows)
-    np.save(folder / LEVEL_COUNTS, encoder.level_counts)
-    return screen.account.summarise(name=source.name, ignored_columns=encoder.ignored)
+    np.save(folder / LEVEL_COUNTS, level_counts)
+    return screen.account.summarise(name=source.name, ignored_columns=ignored)
 
 
-class _WideEncoder:
-    """Encodes the batches of one file, whose first columns are the schema's variables."""
+def list_ignored(source: Source, schema: Schema, config: SourceConfig) -> list[str]:
+    """Columns of a wide file that are neither variables nor identifiers.
 
-    def __init__(
-        self, source: Source, schema: Schema, config: SourceConfig, policy: SchemaConfig
-    ) -> None:
-        if config.layout != "wide":
-            raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
-        header = read_columns(source, config)
-        for name in schema.names:
-            if name not in header:
-                close = list_near(name, header)
-                raise SchemaError(
-                    f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
-                    f"({len(header)} columns)"
-                    + (f"; did you mean {close}?" if close else ".")
-                    + " Rename the column or the variable, or take the variable out of the schema"
-                )
-        used = {*schema.names, config.sample}
-        self.ignored = [name for name in header if name not in used]
+    Raises
+    ------
+    ConfigError
+        If the source is not laid out wide.
+    SchemaError
+        If a variable is no column of the file.
+    """
+    if config.layout != "wide":
+        raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
+    header = read_columns(source, config)
+    for name in schema.names:
+        if name not in header:
+            close = list_near(name, header)
+            raise SchemaError(
+                f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
+                f"({len(header)} columns)"
+                + (f"; did you mean {close}?" if close else ".")
+                + " Rename the column or the variable, or take the variable out of the schema"
+            )
+    used = {*schema.names, config.sample}
+    return [name for name in header if name not in used]
+
+
+class WideEncoder:
+    """Encodes batches of rows whose first columns are the schema's variables; several threads may share it.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    policy
+        What happens to what does not fit.
+    """
+
+    def __init__(self, schema: Schema, policy: SchemaConfig) -> None:
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
-        self.level_counts = np.zeros(schema.n_levels, np.int64)
 
     def encode(self, raw: RawRows, verdicts: Verdicts, screen: Screen) -> tuple[IntArray, IntArray]:
         """Places of the rows that fit, int64, and their codes of shape (n_kept, n_variables)."""
@@ -201,16 +224,21 @@ class _WideEncoder:
                     unknown.append((variable.name, np.flatnonzero(column == UNKNOWN)))
                 else:
                     verdicts.mark(column == UNKNOWN, "unknown_level", place)
-            codes[:, place] = np.maximum(column, MISSING)
+                column = np.maximum(column, MISSING)
+            codes[:, place] = column
         kept = screen.sift(raw, verdicts, lambda row, column: variables[column])
         for name, rows in unknown:
             screen.account.cells_made_missing[name] += int(np.count_nonzero(verdicts.fits[rows]))
-        codes = codes[kept]
+        return kept, codes if kept.size == len(codes) else codes[kept]
+
+    def count_levels(self, codes: IntArray) -> IntArray:
+        """Number of rows that hold each level, int64 of shape (n_levels,)."""
+        counts = np.zeros(self._schema.n_levels, np.int64)
         for place, size in enumerate(self._schema.cardinalities.tolist()):
             # missing cells are counted first, and dropped
-            counts = np.bincount(codes[:, place] + 1, minlength=size + 1)[1:]
-            self.level_counts[self._schema.rows_of(place)] += counts
-        return kept, codes
+            held = np.bincount(codes[:, place] + 1, minlength=size + 1)[1:]
+            counts[self._schema.rows_of(place)] = held
+        return counts
 
 
 def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:

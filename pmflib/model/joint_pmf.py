@@ -22,7 +22,10 @@ from pmflib.schema.variable import MISSING
 from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pmflib.counting.pair_counts import PairCounts
+    from pmflib.model.reference_scores import ReferenceScores
     from pmflib.questions.answers import Answer
     from pmflib.questions.conditions import Given
     from pmflib.questions.evidence import Evidence
@@ -252,6 +255,44 @@ class JointPMF(Summarised):
                 if gaps.size:
                     batch[gaps, place] = (posteriors[gaps] @ self.factor(place).T).argmax(axis=1)
         return codes
+
+    def score(
+        self,
+        table: object,
+        targets: Sequence[str] = (),
+        *,
+        reference: ReferenceScores | None = None,
+        probabilities: bool = False,
+    ) -> pa.Table:
+        """Score rows: how probable, how unusual, which cell is least expected, what the others say of some variables.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`.
+        targets
+            Names of variables to predict from the others.
+        reference
+            Scores that percentiles refer to, as `pmflib.model.reference_scores.ReferenceScores` reads them; by default
+            those of samples drawn from the model.
+        probabilities
+            Whether the probability of every level of a target is wanted, too.
+
+        Returns
+        -------
+        Arrow table with the columns of `pmflib.model.score_tables.TableScorer.score`, a row per row.
+
+        Raises
+        ------
+        SchemaError
+            If the table does not fit the schema, or a target is no variable.
+        """
+        from pmflib.model.reference_scores import ReferenceScores
+        from pmflib.model.score_tables import TableScorer, Wanted
+
+        codes = self._encode(table)
+        reference = ReferenceScores.draw(self) if reference is None else reference
+        return TableScorer(self, reference, Wanted(tuple(targets), probabilities)).score(codes)[0]
 
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
         """Joint PMF of some variables, possibly given levels of others.

@@ -1,79 +1,13 @@
-"""Answers as tables: one row per sample, or one row per question."""
+"""Answers to questions about samples as tables: one row per question."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import IntArray
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
-from pmflib.model.target_measures import TargetSums, judge_target
-
-
-def score_samples(
-    codes: IntArray,
-    model: JointPMF,
-    targets: Sequence[str | int],
-    samples: Sequence[str],
-    rows: IntArray,
-    *,
-    probabilities: bool = False,
-    keep: Sequence[str] = (),
-) -> tuple[pa.Table, list[TargetSums]]:
-    """Score whole samples, and predict some variables of each from its others.
-
-    Parameters
-    ----------
-    codes
-        Shape (n_rows, n_variables), -1 missing.
-    model
-        The model.
-    targets
-        Variables to predict.
-    samples, rows
-        Identifiers and source rows of the samples, "" and -1 where there are none.
-    probabilities
-        Whether the probability of every level of a target is wanted, too.
-    keep
-        Names of variables whose levels are passed through.
-
-    Returns
-    -------
-    Columns sample, row, the variables that are kept (null where missing), log_prob (nats), state (most probable latent
-    state), and for each target T: T.label, T.probability, T.expected where T is ordinal, and T=L for each level L if
-    they are wanted; and how good the predictions of each target are, where its level is in the codes.
-    """
-    columns: dict[str, pa.Array] = {
-        "sample": pa.array(list(samples), pa.string()),
-        "row": pa.array(rows, pa.int64()),
-        **{name: _take_labels(codes, model, name) for name in keep},
-        "log_prob": pa.array(model.log_prob(codes), pa.float64()),
-        "state": pa.array(model.posterior(codes).argmax(axis=1), pa.int32()),
-    }
-    judged = []
-    for target in targets:
-        variable = model.schema[target]
-        pmf = model.predict_proba(codes, target)
-        judged.append(judge_target(pmf, codes[:, model.schema.position(target)]))
-        labels, chances, expected = _read_pmf(pmf, model, target)
-        columns[f"{variable.name}.label"] = labels
-        columns[f"{variable.name}.probability"] = chances
-        if expected is not None:
-            columns[f"{variable.name}.expected"] = expected
-        if probabilities:
-            for place, level in enumerate(variable.levels):
-                columns[f"{variable.name}={level}"] = pa.array(pmf[:, place])
-    return pa.table(columns), judged
-
-
-def _take_labels(codes: IntArray, model: JointPMF, name: str) -> pa.Array:
-    """Levels of a variable, null where missing."""
-    held = codes[:, model.schema.position(name)].astype(np.int64)
-    levels = pa.array(model.schema[name].levels, pa.string())
-    return levels.take(pa.array(held, mask=held < 0))
 
 
 def answer_questions(
@@ -162,14 +96,3 @@ def judge_answers(
         out["rmse"] = float(np.sqrt(np.mean(np.square(errors))))
         out["mae"] = float(np.mean(np.abs(errors)))
     return out
-
-
-def _read_pmf(
-    pmf: FloatArray, model: JointPMF, target: str | int
-) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-    variable = model.schema[target]
-    best = pmf.argmax(axis=1)
-    labels = pa.array(variable.levels, pa.string()).take(pa.array(best))
-    chances = pa.array(pmf[np.arange(len(pmf)), best] if len(pmf) else np.empty(0))
-    expected = None if variable.values is None else pa.array(pmf @ variable.numeric_values())
-    return labels, chances, expected

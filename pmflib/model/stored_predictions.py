@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.arrays import IntArray
+from pmflib.arrays import FloatArray, IntArray
 from pmflib.ingest.buckets import make_keys
 from pmflib.ingest.questions import Questions
 from pmflib.model import JointPMF
-from pmflib.model.scoring import answer_questions, judge_answers, score_samples
+from pmflib.model.reference_scores import HELD_OUT, KEPT, ReferenceScores, score_reference
+from pmflib.model.row_scores import RowScorer
+from pmflib.model.score_tables import TableScorer, list_samples
+from pmflib.model.scoring import answer_questions, judge_answers
 from pmflib.model.target_measures import TargetSums
 from pmflib.running.clients import Client
+from pmflib.running.grouping import group_blocks
 from pmflib.running.maps import map_items
 from pmflib.store.dataset import Layer
-from pmflib.store.sample_blocks import read_block, read_blocks, read_origins
+from pmflib.store.sample_blocks import BlockReference, read_block, read_blocks, read_origins
+from pmflib.table_files import ACCOUNT, write_options
 
+LEAST_REFERENCE = 200
+"""Held-out samples that percentiles can refer to, at least: among fewer, they are of no use."""
 ANSWERS = "answers.parquet"
 """Name of the file that `answer_stored` writes."""
 
@@ -29,15 +37,11 @@ ANSWERS = "answers.parquet"
 def score_stored(
     client: Client,
     layers: Sequence[Layer],
-    model: JointPMF,
-    targets: Sequence[str],
+    scorer: TableScorer,
     folder: Path,
     on_partition: Callable[[int, int], None] | None = None,
-    *,
-    probabilities: bool = False,
-    keep: Sequence[str] = (),
 ) -> tuple[int, dict[str, dict[str, float]]]:
-    """Score every stored sample, and predict some variables of each from the others.
+    """Score every stored sample.
 
     Parameters
     ----------
@@ -45,17 +49,13 @@ def score_stored(
         Dask client, or None to work in this thread.
     layers
         Partitions of a dataset.
-    model
-        The model.
-    targets
-        Names of the variables to predict.
+    scorer
+        The model, and what is wanted of it.
     folder
-        Existing folder, seen by all workers; gets one Parquet file per partition, in order, with the columns of
-        `score_samples`.
+        Existing folder, seen by all workers; gets one Parquet file per partition, in order, with the columns sample and
+        row, and those of `TableScorer.score`. Files that an earlier call finished there stay.
     on_partition
         Called with the number of partitions done and their total, each time one is done.
-    probabilities, keep
-        As for `score_samples`.
 
     Returns
     -------
@@ -67,15 +67,49 @@ def score_stored(
         If a partition is gone or damaged.
     """
     items = [(layer, folder / f"part-{place:05}.parquet") for place, layer in enumerate(layers)]
-    wanted = (tuple(targets), probabilities, tuple(keep))
     scored = map_items(
-        client, _score_partition, items, model, wanted, on_result=_count_up(on_partition, items)
+        client, _score_partition, items, scorer, on_result=_count_up(on_partition, items)
     )
     measures = {
         target: TargetSums.merge([sums[place] for _, sums in scored]).measure()
-        for place, target in enumerate(targets)
+        for place, target in enumerate(scorer.wanted.targets)
     }
     return sum(n_samples for n_samples, _ in scored), measures
+
+
+def reference_stored(
+    client: Client, blocks: Sequence[BlockReference], model: JointPMF
+) -> ReferenceScores:
+    """Reference for percentiles: scores of stored samples that the model was not fitted to.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the scores are the same bits.
+    blocks
+        Held-out samples; of more than `KEPT`, every second is taken, or every third, and so on. Where there are fewer
+        than ``LEAST_REFERENCE``, samples are drawn from the model instead.
+    model
+        The model.
+    """
+    groups = group_blocks(blocks)
+    n_rows = sum(len(block.rows) for block in blocks)
+    if n_rows < LEAST_REFERENCE:
+        return ReferenceScores.draw(model)
+    step = -(-n_rows // KEPT)
+    scored = map_items(client, _score_reference, groups, RowScorer(model), step)
+    return ReferenceScores.make([part for parts in scored for part in parts], HELD_OUT)
+
+
+def _score_reference(
+    group: Sequence[BlockReference], scorer: RowScorer, step: int
+) -> list[tuple[FloatArray, IntArray, FloatArray, IntArray]]:
+    """Score some samples of each block of a group."""
+    offsets, out = scorer.model.schema.offsets, []
+    for reference, block in zip(group, read_blocks(group), strict=True):
+        rows = np.flatnonzero(reference.rows % step == 0)
+        out.append(score_reference(block.to_codes(offsets)[rows], reference.rows[rows], scorer))
+    return out
 
 
 def answer_stored(
@@ -140,27 +174,30 @@ def _count_up(
     return lambda done: on_partition(done, len(items))
 
 
-def _score_partition(
-    item: tuple[Layer, Path], model: JointPMF, wanted: tuple[Sequence[str], bool, Sequence[str]]
-) -> tuple[int, list[TargetSums]]:
+def _score_partition(item: tuple[Layer, Path], scorer: TableScorer) -> tuple[int, list[TargetSums]]:
     """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
-    targets, probabilities, keep = wanted
-    options: dict[str, Any] = {"probabilities": probabilities, "keep": keep}
     layer, out = item
+    if out.exists():
+        known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])
+        return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
     rows, samples = read_origins(Path(layer.path))
     names = np.array(samples, object)
-    empty = np.empty((0, model.schema.n_variables), model.schema.code_dtype)
-    columns = score_samples(empty, model, targets, [], rows[:0], **options)[0].schema
-    parts = [[TargetSums()] * len(targets)]
-    with pq.ParquetWriter(out, columns, compression="zstd") as writer:
+    schema = scorer.model.schema
+    empty = np.empty((0, schema.n_variables), schema.code_dtype)
+    columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
+    parts = [[TargetSums()] * len(scorer.wanted.targets)]
+    draft = out.with_name(f".{out.name}.draft")
+    with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
         for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
-            codes, here = block.to_codes(model.schema.offsets), reference.rows
-            table, sums = score_samples(
-                codes, model, targets, names[here].tolist(), rows[here], **options
-            )
+            codes, here = block.to_codes(schema.offsets), reference.rows
+            table, sums = scorer.score(codes, list_samples(names[here].tolist(), rows[here]))
             writer.write_table(table)
             parts.append(sums)
-    return layer.n_rows, [TargetSums.merge(each) for each in zip(*parts, strict=True)]
+        merged = [TargetSums.merge(each) for each in zip(*parts, strict=True)]
+        account = {"rows_in": layer.n_rows, "sums": [asdict(each) for each in merged]}
+        writer.add_key_value_metadata({ACCOUNT: json.dumps(account, sort_keys=True)})
+    draft.replace(out)
+    return layer.n_rows, merged
 
 
 def _answer_partition(

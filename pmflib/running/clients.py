@@ -61,7 +61,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
     Address of the scheduler. Threads are reached in memory alone; processes on loopback, where connections need a key
     that is drawn here and passed on to them: `open_client` of this process knows it, other users of the machine do not.
     """
-    if address := _find_scheduler(cluster):
+    if address := find_scheduler(cluster):
         yield address
         return
     import dask
@@ -105,7 +105,7 @@ def start_workers(cluster: ClusterConfig) -> Iterator[str]:
             logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
 
 
-def _find_scheduler(cluster: ClusterConfig) -> str:
+def find_scheduler(cluster: ClusterConfig) -> str:
     """Address of the scheduler that runs already; empty if none is named."""
     return os.environ.get("PMF_DASK_ADDRESS") or cluster.address
 
@@ -161,10 +161,10 @@ def share_workers(cluster: ClusterConfig, *, alone: bool = False) -> Iterator[st
     """
     with ExitStack() as stack:
         before = _run_workers.set(
-            _RunWorkers(cluster, stack, alone and not _find_scheduler(cluster))
+            _RunWorkers(cluster, stack, alone and not find_scheduler(cluster))
         )
         try:
-            yield _find_scheduler(cluster)
+            yield find_scheduler(cluster)
         finally:
             _run_workers.reset(before)
 

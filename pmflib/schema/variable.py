@@ -26,6 +26,9 @@ UNDECODABLE = -3
 MAX_LEVELS = 32767
 """Codes are int16 at the widest."""
 
+NEAR = 1 << 12
+"""Integers that are this close to each other are encoded by a table."""
+
 Role = Literal["nominal", "ordinal", "continuous"]
 """What the levels of a variable are: names, names in order with a number each, or bins of numbers."""
 
@@ -204,6 +207,10 @@ class Variable(Summarised):
             pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         ):
             return self._encode_numbers(column)
+        if pa.types.is_integer(column.type):
+            near = self._encode_near(column)
+            if near is not None:
+                return near
         if not pa.types.is_dictionary(column.type):
             # a batch has few distinct values: Python reads each of them once
             column = column.dictionary_encode()
@@ -211,6 +218,23 @@ class Variable(Summarised):
         lookup = np.array([*table, MISSING], np.int16)
         places = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
         codes: IntArray = lookup[places]
+        return codes
+
+    def _encode_near(self, column: pa.Array) -> IntArray | None:
+        """Codes of integers that are close to each other, by a table of all of them; None where they are not."""
+        # what is held where a value is null is not known
+        whole = column.fill_null(0) if column.null_count else column
+        numbers = whole.to_numpy(zero_copy_only=False)
+        if not numbers.size or int(numbers.max()) - int(numbers.min()) >= NEAR:
+            return None
+        least = int(numbers.min())
+        places = (numbers - least).astype(np.intp)
+        held = np.flatnonzero(np.bincount(places))
+        lookup = np.empty(int(held[-1]) + 1, np.int16)
+        lookup[held] = [self.encode_value(least + place) for place in held.tolist()]
+        codes: IntArray = lookup[places]
+        if column.null_count:
+            codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
         return codes
 
     def _encode_numbers(self, column: pa.Array) -> IntArray:

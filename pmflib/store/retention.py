@@ -26,7 +26,7 @@ DISPENSABLE = frozenset(
 counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Most of these are
 of earlier runs, and followed back would lead from every night to all nights before it."""
 
-JUDGEMENTS = frozenset({"quality", "scores", "comparison", "refits"})
+JUDGEMENTS = frozenset({"quality", "scores", "comparison", "reference", "refits"})
 """Kinds of artefacts that judge data or models, and are read without what they judged."""
 
 BY_AGE = frozenset({"predictions", "answers"}) | JUDGEMENTS

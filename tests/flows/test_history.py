@@ -14,10 +14,12 @@ from flows.recording import record_run
 from pmflib.config import ClusterConfig, load_config
 from pmflib.errors import QualityError, SourceError
 from pmflib.ingest.sample_origins import find_sample
+from pmflib.model.score_tables import Wanted
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import append_record, find_record, list_records
 from tasks.evaluate import evaluate
+from tasks.reference import reference
 from tasks.score import score
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, run_to_model
 
@@ -254,7 +256,9 @@ def test_log__rows_of_a_sample(nights, call, workers):
     first = read_json(call("log", nights, 1, "--sample", "p0-7", "--json"))
     assert [file["name"] for file in first["files"]] == ["day0.csv"]
     config = load_config(nights / "pipeline.toml")
-    made = score.fn(config, record.stages["dataset"], record.live, (), workers)
+    dataset = record.stages["dataset"]
+    scale = reference.fn(config, dataset, record.live, workers)
+    made = score.fn(config, dataset, record.live, scale, Wanted(), 3, workers)
     code, out, _ = call("log", nights, made.digest[:16], "--sample", "p0-7")
     assert code == 0
     assert out.splitlines()[0] == (

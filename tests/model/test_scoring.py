@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.model import JointPMF
-from pmflib.model.scoring import answer_questions, judge_answers, score_samples
+from pmflib.model.scoring import answer_questions, judge_answers
 from pmflib.schema import Schema, Variable
 from tests.reference import make_codes, make_model
 
@@ -22,38 +22,6 @@ def model():
 @pytest.fixture
 def codes():
     return make_codes(np.random.default_rng(1), 6, [2, 3])
-
-
-def test_score_samples__one_row_per_sample(model, codes):
-    names = [f"s{n}" for n in range(6)]
-    table, _ = score_samples(codes, model, ["rating", 0], names, np.arange(6))
-    assert table.column_names == [
-        "sample",
-        "row",
-        "log_prob",
-        "state",
-        "rating.label",
-        "rating.probability",
-        "rating.expected",
-        "smokes.label",
-        "smokes.probability",
-    ]
-    assert table["sample"].to_pylist() == names
-    assert table["log_prob"].to_pylist() == model.log_prob(codes).tolist()
-    assert table["state"].to_pylist() == model.posterior(codes).argmax(axis=1).tolist()
-    pmf = model.predict_proba(codes, "rating")
-    labels = [SCHEMA["rating"].levels[code] for code in pmf.argmax(axis=1)]
-    assert table["rating.label"].to_pylist() == labels
-    assert table["rating.probability"].to_pylist() == pmf.max(axis=1).tolist()
-    assert table["rating.expected"].to_pylist() == (pmf @ [1.0, 2.0, 5.0]).tolist()
-
-
-def test_score_samples__no_samples(model):
-    table, _ = score_samples(
-        np.empty((0, 2), np.int8), model, ["rating"], [], np.empty(0, np.int64)
-    )
-    assert table.num_rows == 0
-    assert "rating.expected" in table.column_names
 
 
 def test_answer_questions__own_column_is_not_looked_at(model, codes):
@@ -84,21 +52,3 @@ def test_judge_answers__known_truths_only(model):
     judged = judge_answers(answers, np.array([0, 1, 1, 0]), np.array([1, 1, -1, 1]), model)
     assert judged == {"judged": 3.0, "accuracy": 1 / 3, "log_prob": -2.0, "rmse": 2.0, "mae": 2.0}
     assert judge_answers(answers, np.zeros(4, int), np.full(4, -1), model) == {}
-
-
-def test_score_samples__probabilities_kept_columns_and_truths(model, codes):
-    names = [""] * len(codes)
-    table, judged = score_samples(
-        codes, model, ["rating"], names, np.arange(len(codes)), probabilities=True, keep=["rating"]
-    )
-    pmf = model.predict_proba(codes, "rating")
-    variable, place = model.schema["rating"], model.schema.position("rating")
-    for code, level in enumerate(variable.levels):
-        np.testing.assert_array_equal(table[f"rating={level}"].to_numpy(), pmf[:, code])
-    held = codes[:, place]
-    expected = [None if code < 0 else variable.levels[code] for code in held.tolist()]
-    assert table["rating"].to_pylist() == expected
-    rows = np.flatnonzero(held >= 0)
-    (sums,) = judged
-    assert (sums.judged, sums.missing) == (rows.size, len(codes) - rows.size)
-    assert sums.correct == (pmf[rows].argmax(axis=1) == held[rows]).sum()

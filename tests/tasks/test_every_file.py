@@ -19,6 +19,8 @@ from pmflib.ingest.rejected_rows import read_part
 from pmflib.ingest.spill_levels import LEVELS_FILE
 from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
+from pmflib.model.reference_scores import REFERENCE, ReferenceScores
+from pmflib.model.score_tables import Wanted
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import (
     LEVEL_COUNTS,
@@ -39,6 +41,7 @@ from tasks.evaluate import evaluate
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.labels import find_labels
+from tasks.reference import reference
 from tasks.refine import refine
 from tasks.score import score
 from tasks.select import select
@@ -86,7 +89,8 @@ def _fit_log(home, workers):
     counts = count.fn(config, dataset, workers)
     model = refine.fn(config, dataset, counts, fit.fn(config, counts), workers)
     evaluate.fn(config, dataset, counts, model, workers)
-    score.fn(config, dataset, model, (), workers)
+    scale = reference.fn(config, dataset, model, workers)
+    score.fn(config, dataset, model, scale, Wanted(), 1, workers)
     answer.fn(config, dataset, model, str(home / "asked.csv"), workers)
     auto = make_config(
         {
@@ -159,6 +163,9 @@ def read_artefact(store, reference, out):
         case "start" | "model":
             model = JointPMF.load(folder / "model")
             found += [model.prior.tobytes(), model.factors.tobytes(), model.schema.digest]
+        case "reference":
+            found.append(take_bytes(read_arrays(folder / REFERENCE)[0]))
+            found.append(ReferenceScores.load(folder / REFERENCE).origin)
         case "census":
             found.append(load_census(store, [reference]))
         case "worker-pairs":
@@ -180,7 +187,9 @@ def list_kinds(store):
 
 
 def test_store__has_every_kind(store):
-    kinds = "spill samples dataset counts start model scores predictions answers rank census"
+    kinds = (
+        "spill samples dataset counts start model scores reference predictions answers rank census"
+    )
     assert list_kinds(store).keys() >= {
         *kinds.split(), "source", "worker-pairs", "crowd-model", "labels"
     }  # fmt: skip

@@ -4,8 +4,10 @@ import pytest
 
 from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.model import JointPMF
+from pmflib.model.score_tables import Wanted
 from pmflib.store.artefacts import Store
 from tasks.answer import answer
+from tasks.reference import reference
 from tasks.score import score
 from tests.pipelines import draw_codes, make_schema, run_to_model, summary_of
 
@@ -32,11 +34,17 @@ def read_parquet(config, reference):
     return pq.read_table(Store(config.resolve("store")).locate(reference)).to_pylist()
 
 
+def make_scores(config, stages, workers, *targets):
+    scale = reference.fn(config, stages["dataset"], stages["model"], workers)
+    inputs = stages["dataset"], stages["model"], scale
+    return score.fn(config, *inputs, Wanted(targets), 1, workers)
+
+
 def test_score__equals_the_model_called_by_hand(long_log, workers):
     config, stages, model = long_log
-    reference = score.fn(config, stages["dataset"], stages["model"], ("v2",), workers)
-    rows = read_parquet(config, reference)
-    summary = summary_of(config, reference)
+    predictions = make_scores(config, stages, workers, "v2")
+    rows = read_parquet(config, predictions)
+    summary = summary_of(config, predictions)
     assert (summary["samples"], summary["targets"]) == (120, ["v2"])
     known = int((CODES[:, 2] >= 0).sum())
     measures = summary["measures"]["v2"]
@@ -54,11 +62,11 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
 
 def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
     config, stages, _ = long_log
-    first = score.fn(config, stages["dataset"], stages["model"], (), workers)
+    first = make_scores(config, stages, workers)
     with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
-        score.fn(config, stages["dataset"], stages["model"], ("nope",), workers)
+        make_scores(config, stages, workers, "nope")
     monkeypatch.setitem(score.fn.__globals__, "score_stored", None)
-    assert score.fn(config, stages["dataset"], stages["model"], (), workers) == first
+    assert make_scores(config, stages, workers) == first
 
 
 def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
@@ -69,8 +77,8 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
         "\n".join(["who,what,answer", *lines, "nobody,v2,3", "s3,unheard,1"])
     )
     path = str(tmp_path / "q.csv")
-    reference = answer.fn(config, stages["dataset"], stages["model"], path, workers)
-    rows = read_parquet(config, reference)
+    found = answer.fn(config, stages["dataset"], stages["model"], path, workers)
+    rows = read_parquet(config, found)
     correct, n_judged = 0, 0
     for row, (who, variable) in zip(rows, asked, strict=False):
         own = CODES[int(who[1:])]
@@ -95,10 +103,10 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
         None,
         None,
     )
-    summary = summary_of(config, reference)
+    summary = summary_of(config, found)
     assert (summary["questions"], summary["judged"]) == (6, n_judged)
     assert summary["accuracy"] == pytest.approx(correct / n_judged)
-    assert answer.fn(config, stages["dataset"], stages["model"], path, workers) == reference
+    assert answer.fn(config, stages["dataset"], stages["model"], path, workers) == found
 
 
 def test_answer__refuses_what_cannot_be_asked(long_log, fitted, tmp_path, workers):

@@ -1,0 +1,365 @@
+"""Scores of files of any size: wide rows stream from the files to parts; what was finished is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmflib.errors import ConfigError, PmfError
+from pmflib.model import JointPMF
+from pmflib.model.reference_scores import ReferenceScores
+from pmflib.model.score_tables import TableScorer, Wanted
+from pmflib.running.clients import Client
+from pmflib.running.maps import map_items
+from pmflib.running.processors import count_processors
+
+if TYPE_CHECKING:
+    from pmflib.config import SchemaConfig, SourceConfig
+    from pmflib.ingest.sources import Source
+
+VERSION = 1
+"""Version of the parts; raise it when the same files and model give other bytes."""
+PARTS = "parts"
+"""Folder of parts among the checkpoints of an artefact."""
+SORTED = "_sorted"
+"""Folder of the store in which rows are sorted into samples."""
+RECORD = "_scores.json"
+"""What a folder of parts was made of, and its account of rows once it is whole."""
+
+
+def score_sources(
+    client: Client,
+    sources: Sequence[Source],
+    config: SourceConfig,
+    policy: SchemaConfig,
+    scorer: TableScorer,
+    folder: Path,
+    *,
+    columns: Sequence[str] = (),
+    threads: int = 0,
+    on_piece: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Score the rows of wide files without identifiers into a folder of Parquet files.
+
+    Parameters
+    ----------
+    client
+        Dask client, which the pieces of the files go to, or None to work in this process; the bytes are the same.
+    sources
+        The files, with the digests of their bytes.
+    config, policy
+        How they are read, and what happens to rows that do not fit.
+    scorer
+        The model, and what is wanted of it.
+    folder
+        Existing folder, seen by all workers; what an earlier call finished there stays. Parts are in the order of the
+        files and their rows, by name; beside them is a folder of rows that do not fit, if there are any.
+    columns
+        Columns of the files, no variables, that are passed through.
+    threads
+        Threads of this process, where there is no client; 0 is one per processor.
+    on_piece
+        Called with the number of pieces done and their total.
+
+    Returns
+    -------
+    The account, as `combine_parts` gives it, and the number of ``parts``.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If a file cannot be read, or has changed meanwhile, or a row does not fit and the policy is to stop.
+    """
+    from pmflib.ingest.fingerprints import take_marks
+    from pmflib.ingest.sources import digest_source
+    from pmflib.ingest.wide import list_ignored
+    from pmflib.model.score_parts import ScoringJob, combine_parts, list_pieces, score_piece
+
+    for source in sources:
+        list_ignored(source, scorer.model.schema, config)
+    marks = [take_marks(source) for source in sources]
+    # a file is not hashed again by every piece of it
+    pieces = list_pieces([replace(source, digest="") for source in sources], config)
+    threads = 1 if client is not None else threads or count_processors()
+    job = ScoringJob(scorer, config, policy, tuple(columns), folder, threads)
+    on_piece(0, len(pieces))
+    scored = map_items(
+        client, score_piece, pieces, job, on_result=lambda done: on_piece(done, len(pieces))
+    )
+    for source, before in zip(sources, marks, strict=True):
+        if not before or take_marks(source) != before:
+            source.check(digest_source(source))
+    parts = [part for each in scored for part in each]
+    return {**combine_parts(parts, scorer.wanted.targets), "parts": len(parts)}
+
+
+def score_file(
+    model: JointPMF,
+    data: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    reference: ReferenceScores | None = None,
+    targets: Sequence[str] = (),
+    probabilities: bool = False,
+    keep: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+    on_piece: Callable[[int, int], None] = lambda *_: None,
+    **reading: Any,
+) -> dict[str, Any]:
+    """Score a log of any size with a model alone, by default wide files whose rows are samples.
+
+    An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once.
+
+    Parameters
+    ----------
+    model
+        The model; its schema says what fits.
+    data
+        File, folder, glob or fsspec URL of CSV or Parquet files, or several of these.
+    output
+        Without a suffix, a folder of Parquet files, each there once it is whole; with .parquet or .csv, one file, which
+        is joined from such a folder beside it. Rows that do not fit are in ``_quarantine`` of the folder, or in a
+        Parquet file that ends with ``.quarantine.parquet``.
+    reference
+        Scores that percentiles refer to, as `ReferenceScores.load` reads them; by default those of samples drawn from
+        the model.
+    targets, probabilities
+        Variables to predict from the others, and whether the probability of each of their levels is wanted.
+    keep
+        Variables and other columns of the files that are passed through.
+    facts
+        Texts for the metadata of the files, by name.
+    on_piece
+        As for `score_sources`.
+    reading
+        Options of section ``source`` of a configuration: ``sample`` where rows have identifiers; ``layout="long"`` with
+        ``sample``, ``variable`` and ``value`` for a row per answer; ``encoding``, ``delimiter``, ...: what is not given
+        is found out from the first file. Rows with identifiers are first sorted into samples, in the output's folder.
+
+    Returns
+    -------
+    The account of rows, as `score_sources` gives it; where the ``output`` and the ``quarantine`` are; ``notes`` on how
+    files are read, where that was found out and is not the default.
+
+    Raises
+    ------
+    PmfError
+        If the extra "pipeline" is not installed, which reads files.
+    ConfigError
+        If the output is there and holds something else.
+    SourceError, SchemaError
+        As for `score_sources`.
+    """
+    try:
+        from pmflib.config import SchemaConfig, make_source
+        from pmflib.ingest.sniffing import sniff_source
+        from pmflib.ingest.sources import digest_source, find_sources
+    except ModuleNotFoundError as error:
+        raise PmfError(
+            f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
+            "'pmflib[pipeline]'; JointPMF.score scores tables without it"
+        ) from error
+    output = Path(output)
+    paths = [str(data)] if isinstance(data, str | Path) else [str(each) for each in data]
+    given = {"path": paths, "layout": "wide", **reading}
+    config = make_source(given)
+    sources = [
+        replace(source, digest=digest_source(source))
+        for source in find_sources(tuple(paths), config.suffixes)
+    ]
+    config, notes = sniff_source(sources, config, set(reading))
+    names, columns = split_columns(model, keep)
+    if reference is None:
+        reference = ReferenceScores.draw(model)
+    wanted = Wanted(tuple(targets), probabilities, names)
+    scorer = TableScorer(model, reference, wanted, facts)
+    if columns and config.sample is not None:
+        # a sample may have several rows: no column of theirs belongs to it
+        model.schema.position(columns[0])
+    identity = _identify(scorer, reference, sources, config, columns)
+    as_file = output.suffix.lower() in (".csv", ".parquet")
+    folder = output.with_name(f".{output.name}.parts") if as_file else output
+    record = output.with_name(f".{output.name}.json") if as_file else folder / RECORD
+    known = _read_record(record)
+    if known.get("identity") == identity and "account" in known and output.exists():
+        return dict(known["account"])
+    _claim(folder, identity, as_file=as_file)
+    if config.layout == "long" or config.sample is not None:
+        account = score_sorted(config, scorer, folder, on_piece)
+    else:
+        more: dict[str, Any] = {"columns": columns, "on_piece": on_piece}
+        account = score_sources(None, sources, config, SchemaConfig(), scorer, folder, **more)
+    account = {"output": str(output), **account, **publish_parts(folder, output)}
+    if notes:
+        account["notes"] = notes
+    _write_json(record, {"identity": identity, "account": account})
+    if as_file:
+        shutil.rmtree(folder)
+    return account
+
+
+def score_sorted(
+    config: SourceConfig,
+    scorer: TableScorer,
+    folder: Path,
+    on_part: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Score logs whose rows are first sorted into samples, in a store that is gone afterwards.
+
+    Parameters
+    ----------
+    config
+        Where the files are, long or wide with identifiers, and how they are read.
+    scorer
+        The model, and what is wanted of it.
+    folder
+        Existing folder for the parts; what an earlier call finished there stays.
+    on_part
+        Called with the number of parts done and their total.
+
+    Returns
+    -------
+    The account, as for `score_sources`; ``samples`` are not rows here, but made of them.
+    """
+    from pmflib.config import make_config
+    from pmflib.ingest.dataset_building import build_dataset
+    from pmflib.ingest.rejected_rows import export_quarantine
+    from pmflib.model.score_parts import QUARANTINE_FOLDER
+    from pmflib.model.stored_predictions import score_stored
+    from pmflib.store.artefacts import Store
+    from pmflib.store.dataset import list_layers
+
+    store = Store(folder / SORTED)
+    sections = {"source": config.model_dump(mode="json"), "model": {"rank": 1}}
+    entry = build_dataset(None, store, make_config(sections), scorer.model.schema)
+    layers = list_layers(store, entry.reference)
+    n_samples, measures = score_stored(None, layers, scorer, folder, on_part)
+    names = ("rows_in", "rows_encoded", "rows_quarantined", "reasons", "cells_made_missing")
+    if entry.summary["rows_quarantined"]:
+        rejected = folder / QUARANTINE_FOLDER / "part-00000.parquet"
+        export_quarantine(store, entry.reference, rejected)
+    shutil.rmtree(store.root)
+    return {
+        "samples": n_samples,
+        **{name: entry.summary[name] for name in names},
+        "targets": list(scorer.wanted.targets),
+        "measures": measures,
+        "parts": len(layers),
+    }
+
+
+def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part names of columns that are kept into variables and others."""
+    names = tuple(name for name in keep if name in model.schema)
+    return names, tuple(name for name in keep if name not in names)
+
+
+def publish_parts(folder: Path, output: Path) -> dict[str, str]:
+    """Put parts where a person wants them: into one file, or into a folder of their own.
+
+    Parameters
+    ----------
+    folder
+        Parts, and their quarantine.
+    output
+        File .csv or .parquet; or a folder, which may be the same.
+
+    Returns
+    -------
+    Where the ``quarantine`` is, if there is any.
+    """
+    from pmflib.model.score_parts import QUARANTINE_FOLDER
+    from pmflib.table_files import join_files
+
+    rejected = folder / QUARANTINE_FOLDER
+    if output.suffix.lower() in (".csv", ".parquet"):
+        join_files(folder, output)
+        path = output.with_name(f"{output.stem}.quarantine.parquet")
+        path.unlink(missing_ok=True)
+        if rejected.is_dir():
+            join_files(rejected, path)
+            return {"quarantine": str(path)}
+        return {}
+    if output != folder:
+        for part in sorted(folder.rglob("*.parquet")):
+            place = output / part.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            draft = place.with_name(f".{place.name}.draft")
+            shutil.copyfile(part, draft)
+            draft.replace(place)
+    return {"quarantine": str(output / QUARANTINE_FOLDER)} if rejected.is_dir() else {}
+
+
+def claim_parts(work: Path) -> Path:
+    """Folder for parts in the folder of checkpoints of an artefact: what an interrupted run finished is there."""
+    folder = work / PARTS
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def publish_folder(work: Path, folder: Path) -> None:
+    """Move finished parts, and what is beside them, into the folder of the artefact."""
+    for path in sorted((work / PARTS).iterdir()):
+        path.rename(folder / path.name)
+
+
+def _identify(
+    scorer: TableScorer,
+    reference: ReferenceScores,
+    sources: Sequence[Source],
+    config: SourceConfig,
+    columns: Sequence[str],
+) -> str:
+    """SHA-256 of all that the parts are made of."""
+    content = {
+        "version": VERSION,
+        "metadata": scorer.metadata,
+        "reference": hashlib.sha256(reference.surprises.tobytes()).hexdigest(),
+        "sources": [[source.name, source.digest] for source in sources],
+        "reading": config.reading,
+        "wanted": scorer.wanted.to_json(),
+        "columns": list(columns),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _claim(folder: Path, identity: str, *, as_file: bool) -> None:
+    """Make a folder for parts, or find those of an interrupted call there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        if not folder.is_dir():
+            raise ConfigError(
+                f"output {str(folder)!r} is a file; name a folder, or a file .csv or .parquet"
+            )
+        if _read_record(folder / RECORD).get("identity") == identity:
+            return
+        if as_file:
+            # drafts of other scores, which nobody has seen
+            shutil.rmtree(folder)
+        elif any(folder.iterdir()):
+            raise ConfigError(
+                f"output {str(folder)!r} holds something else: other data, another model, other options; name "
+                "another folder, or remove it"
+            )
+    folder.mkdir(exist_ok=True)
+    _write_json(folder / RECORD, {"identity": identity})
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(json.dumps(content, indent=1), "utf-8")
+    os.replace(draft, path)

@@ -1,0 +1,204 @@
+"""Scores of rows as Arrow tables: one row per sample, with all that the model says of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.model import JointPMF
+from pmflib.model.reference_scores import ReferenceScores
+from pmflib.model.row_scores import RowScorer, RowScores
+from pmflib.model.target_measures import TargetSums, judge_target
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted besides the scores.
+
+    Parameters
+    ----------
+    targets
+        Names of variables that are predicted from the others.
+    probabilities
+        Whether the probability of every level of a target is wanted, too.
+    keep
+        Names of variables whose levels are passed through.
+    """
+
+    targets: tuple[str, ...] = ()
+    probabilities: bool = False
+    keep: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "targets": list(self.targets),
+            "probabilities": self.probabilities,
+            "keep": list(self.keep),
+        }
+
+
+class TableScorer:
+    """Scores rows, and predicts some variables of each from its others, as tables.
+
+    Parameters
+    ----------
+    model
+        The model.
+    reference
+        Scores that percentiles refer to.
+    wanted
+        What is wanted besides the scores.
+    facts
+        Texts that become the metadata of every table, by name: which model, of which run.
+
+    Raises
+    ------
+    SchemaError
+        If a target, or one that is kept, is no variable.
+    """
+
+    def __init__(
+        self,
+        model: JointPMF,
+        reference: ReferenceScores,
+        wanted: Wanted = Wanted(),
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model, self.wanted = model, wanted
+        self.metadata = {
+            f"pmf.{name}": text
+            for name, text in {
+                "model": digest_model(model),
+                "schema": model.schema.digest,
+                "reference": f"{reference.surprises.size} {reference.origin}",
+                **(facts or {}),
+            }.items()
+        }
+        self._scorer, self._reference = RowScorer(model), reference
+        schema = model.schema
+        for name in (*wanted.targets, *wanted.keep):
+            schema.position(name)
+        labels = {level: None for variable in schema for level in variable.levels}
+        places = {level: place for place, level in enumerate(labels)}
+        self._labels = pa.array(list(labels), pa.string())
+        self._names = pa.array(schema.names, pa.string())
+        # place of every level, stacked, among the distinct labels
+        self._label_of = np.array(
+            [places[level] for variable in schema for level in variable.levels], np.int32
+        )
+
+    def score(
+        self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
+    ) -> tuple[pa.Table, list[TargetSums]]:
+        """Score rows.
+
+        Parameters
+        ----------
+        codes
+            Shape (n_rows, n_variables), -1 missing.
+        origins
+            Columns that come first: identifiers, files, numbers of rows.
+
+        Returns
+        -------
+        The origins; the variables that are kept; log_prob (nats); state (most probable latent state); observed (number
+        of cells); anomaly_score and anomaly_percentile; surprising_variable, surprising_level and
+        surprising_probability: the least probable cell given the others; expected_level and expected_probability: its
+        most probable level; null where nothing is observed. For each target T: T.label, T.probability, T.expected where
+        T is ordinal, and T=L for each level L if they are wanted. And how good the predictions of each target are,
+        where its level is in the codes.
+        """
+        return self.make_table(codes, self._scorer.score(codes), origins)
+
+    def make_table(
+        self, codes: IntArray, found: RowScores, origins: Mapping[str, pa.Array] | None = None
+    ) -> tuple[pa.Table, list[TargetSums]]:
+        """Make the table of `score` from the scores of the rows."""
+        model, wanted = self.model, self.wanted
+        columns: dict[str, pa.Array] = {
+            **(origins or {}),
+            **{name: self._take_levels(codes, name) for name in wanted.keep},
+            "log_prob": pa.array(found.log_probs),
+            "state": pa.array(found.states),
+            "observed": pa.array(found.n_observed),
+            **self._describe(codes, found),
+        }
+        judged = []
+        for target in wanted.targets:
+            variable = model.schema[target]
+            pmf = model.predict_proba(codes, target)
+            judged.append(judge_target(pmf, codes[:, model.schema.position(target)]))
+            columns |= self._read_pmf(pmf, target)
+            if wanted.probabilities:
+                for place, level in enumerate(variable.levels):
+                    columns[f"{target}={level}"] = pa.array(pmf[:, place])
+        return pa.table(columns).replace_schema_metadata(self.metadata), judged
+
+    def _describe(self, codes: IntArray, found: RowScores) -> dict[str, pa.Array]:
+        """What is unusual about each row."""
+        nothing = found.n_observed == 0
+        percentiles = self._reference.find_percentiles(found.surprises, found.n_observed)
+        held = np.maximum(found.variables, 0)
+        first = self.model.schema.offsets[held]
+        own = codes[np.arange(len(codes)), held].astype(np.int64)
+        levels = [self._label_of[first + np.maximum(code, 0)] for code in (own, found.expected)]
+        return {
+            "anomaly_score": _narrow(found.surprises, nothing),
+            "anomaly_percentile": _narrow(percentiles, nothing),
+            "surprising_variable": _name(found.variables, self._names, nothing),
+            "surprising_level": _name(levels[0], self._labels, nothing),
+            "surprising_probability": _narrow(found.probabilities, nothing),
+            "expected_level": _name(levels[1], self._labels, nothing),
+            "expected_probability": _narrow(found.expected_probabilities, nothing),
+        }
+
+    def _take_levels(self, codes: IntArray, name: str) -> pa.Array:
+        """Levels of a variable, null where missing."""
+        held = codes[:, self.model.schema.position(name)].astype(np.int32)
+        return _name(held, pa.array(self.model.schema[name].levels, pa.string()), held < 0)
+
+    def _read_pmf(self, pmf: FloatArray, target: str) -> dict[str, pa.Array]:
+        variable = self.model.schema[target]
+        best = pmf.argmax(axis=1).astype(np.int32)
+        chances = pmf[np.arange(len(pmf)), best] if len(pmf) else np.empty(0)
+        columns = {
+            f"{target}.label": _name(best, pa.array(variable.levels, pa.string()), None),
+            f"{target}.probability": pa.array(chances),
+        }
+        if variable.values is not None:
+            columns[f"{target}.expected"] = pa.array(pmf @ variable.numeric_values())
+        return columns
+
+
+def digest_model(model: JointPMF) -> str:
+    """SHA-256 of a model's schema and parameters, in hexadecimal: equal models, equal digests."""
+    digest = hashlib.sha256(model.schema.digest.encode())
+    for values in (model.prior, model.factors):
+        digest.update(np.ascontiguousarray(values, "<f8").tobytes())
+    return digest.hexdigest()
+
+
+def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[str, pa.Array]:
+    """Columns sample and row of stored samples, null where there is none: "" and -1."""
+    columns: dict[str, pa.Array] = {}
+    if samples is not None:
+        columns["sample"] = pa.array([name or None for name in samples], pa.string())
+    if rows is not None:
+        columns["row"] = pa.array(rows, pa.int64(), mask=rows < 0)
+    return columns
+
+
+def _name(places: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=mask), names)
+
+
+def _narrow(values: FloatArray, mask: np.ndarray) -> pa.Array:
+    """Values in seven digits: what they say has no more, and files are half as large."""
+    return pa.array(values.astype(np.float32), mask=mask)

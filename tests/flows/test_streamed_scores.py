@@ -1,0 +1,158 @@
+"""`pmf score` on wide files: streamed through a pipeline, or with a model alone; stopped at any moment, run again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.model import JointPMF
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import find_live
+from tests.pipelines import as_wide, draw_codes, make_schema
+
+SIZES = (3, 2, 4, 3)
+CONFIG = """
+[source]
+path = "data"
+layout = "wide"
+[store]
+folds = 4
+[model]
+rank = 2
+[em]
+max_passes = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    """Folder of a pipeline that has run, on 4,000 rows."""
+    home = tmp_path_factory.mktemp("pipeline")
+    (home / "data").mkdir()
+    (home / "data" / "old.csv").write_text(as_wide(draw_codes(4000, SIZES)))
+    make_schema(*SIZES).save(home / "schema.json")
+    (home / "pipeline.toml").write_text(CONFIG)
+    run(home, "run", "pipeline.toml")
+    (home / "new.csv").write_text(as_wide(draw_codes(900, SIZES, seed=4)) + "9,0,0,0\n")
+    return home
+
+
+def start(home, *words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows", *map(str, words)],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(home, *words, code=0):
+    process = start(home, *words)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err
+    return out
+
+
+def read_bytes(folder):
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix == ".parquet"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_score__streams_files_through_the_live_model(pipeline):
+    words = ["score", "pipeline.toml", "--data", "new.csv", "--target", "v2", "--json"]
+    found = json.loads(run(pipeline, *words, "--output", "scores.parquet"))
+    assert (found["rows_in"], found["samples"], found["rows_quarantined"]) == (901, 900, 1)
+    table = pq.read_table(pipeline / "scores.parquet")
+    store = Store(pipeline / "store")
+    live = find_live(store, "pipeline")
+    model = JointPMF.load(store.locate(live) / "model")
+    np.testing.assert_allclose(
+        table["log_prob"], model.log_prob(draw_codes(900, SIZES, seed=4)), rtol=1e-12
+    )
+    assert table["row"].to_pylist() == list(range(1, 901))
+    assert set(table["file"].to_pylist()) == {"new.csv"}
+    metadata = table.schema.metadata
+    assert metadata[b"pmf.model"].decode() == live.digest
+    assert metadata[b"pmf.run"] == b"1"
+    # a fourth of the 4,000 rows were held out
+    assert int(metadata[b"pmf.reference"].split()[0]) > 800
+    assert metadata[b"pmf.reference"].endswith(b"held-out samples")
+    assert 40 < np.nanmean(table["anomaly_percentile"].to_numpy()) < 60
+    rejected = pq.read_table(pipeline / found["quarantine"])
+    assert rejected["reason"].to_pylist() == ["unknown_level"]
+    # the same once more: nothing is scored, and the reference is that of the model
+    kinds = sorted(entry.reference.kind for entry in store.entries())
+    again = json.loads(run(pipeline, *words, "--output", "folder"))
+    assert again["digest"] == found["digest"]
+    assert kinds == sorted(entry.reference.kind for entry in store.entries())
+    assert kinds.count("reference") == 1
+    assert pq.read_table(pipeline / "folder")["log_prob"].equals(table["log_prob"])
+
+
+def test_score__without_data_scores_the_files_of_the_pipeline(pipeline):
+    found = json.loads(run(pipeline, "score", "pipeline.toml", "--json"))
+    assert (found["rows_in"], found["samples"]) == (4000, 4000)
+
+
+def test_score__model_alone(pipeline):
+    store = Store(pipeline / "store")
+    model = store.locate(find_live(store, "pipeline")) / "model"
+    words = ["score", "--model", model, "--data", "new.csv"]
+    out = run(pipeline, *words, "--output", "alone.csv", "--keep", "v1")
+    assert "samples: 900" in out
+    head, first, *_ = (pipeline / "alone.csv").read_text().splitlines()
+    assert head.startswith('"file","row","v1","log_prob","state","observed","anomaly_score"')
+    assert first.startswith('"new.csv",1,')
+    run(pipeline, *words, code=2)
+    run(pipeline, "score", "--data", "new.csv", code=2)
+    run(pipeline, "score", "pipeline.toml", *words[1:], code=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [False, True])
+def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
+    """A log of some millions of rows; every kill comes later, by a random time, until a run is done."""
+    rng = np.random.default_rng(8 + alone)
+    store = Store(pipeline / "store")
+    model = store.locate(find_live(store, "pipeline")) / "model"
+    codes = np.tile(draw_codes(100_000, SIZES, seed=6), (60, 1))
+    pq.write_table(make_schema(*SIZES).decode(codes), tmp_path / "log.parquet")
+    csv = as_wide(codes[:100_000])
+    (tmp_path / "more.csv").write_text(csv + csv.partition("\n")[2] * 24)
+    data = tmp_path / "*.*"
+    if alone:
+        words = ["score", "--model", model, "--data", data, "--output"]
+    else:
+        words = ["score", "pipeline.toml", "--data", data, "--output"]
+    run(pipeline, *words, tmp_path / "whole")
+    whole = read_bytes(tmp_path / "whole")
+    assert len(whole) >= 8
+    if not alone:
+        # what was published is not done again: take it out of the manifest
+        for path in (pipeline / "store" / "manifest").glob("*.json"):
+            if '"predictions"' in path.read_text():
+                path.unlink()
+    n_killed, seconds = 0, 2.0
+    while True:
+        process = start(pipeline, *words, tmp_path / "out")
+        time.sleep(seconds + rng.random())
+        sign = signal.SIGKILL if n_killed % 2 else signal.SIGINT
+        ended = process.poll() is not None
+        if not ended:
+            process.send_signal(sign)
+        _, err = process.communicate(timeout=300)
+        if process.returncode == 0:
+            break
+        assert process.returncode in (130, -signal.SIGKILL), err
+        n_killed += 1
+        seconds += 0.4
+    assert n_killed >= 2
+    assert read_bytes(tmp_path / "out") == whole
