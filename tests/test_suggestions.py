@@ -123,10 +123,6 @@ MODEL = [
     (lambda model, table: model.marginal("town"), r"give a list: \['town'\]"),
     (lambda model, table: model.marginal(["town"], given="smokes=yes"), "a level by variable"),
     (lambda model, table: model.marginal(["town"], given={"smokes": "Yes"}), r"\['yes'\]"),
-    (
-        lambda model, table: model.marginal(["smokes"], given={"town": ["Lyon", "Nice"]}),
-        "give one level",
-    ),
     (lambda model, table: model.sample(10.0, 0), "n_rows is 10.0, a float; give a whole number"),
     (lambda model, table: model.log_prob("survey.csv"), "read the file first"),
     (lambda model, table: pmf.JointPMF(model.prior, model.factors, [2]), "give a pmflib.Schema"),

@@ -322,7 +322,9 @@ class JointPMF(Summarised):
                 f"variables is {variables!r}, a single one; give a list: [{variables!r}]"
             )
         places = [self.schema.position(variable) for variable in variables]
-        known = {self.schema.position(name) for name in given or {}}
+        from pmflib.questions.conditions import encode_conditions
+
+        known = {*encode_conditions(self.schema, given)}
         if not places or len(set(places)) < len(places) or known & {*places}:
             raise SchemaError(
                 f"variables {list(variables)} given {dict(given or {})}: each may occur once, at least one"

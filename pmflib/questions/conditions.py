@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pmflib.argument_checks import name_type
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.em.statistics import take_logs
 from pmflib.errors import PmfError, SchemaError
@@ -58,8 +59,12 @@ def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[in
     Raises
     ------
     SchemaError
-        If a variable or level is unknown, a variable occurs twice, or a collection is empty.
+        If given is no mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
     """
+    if given is not None and not isinstance(given, Mapping):
+        raise SchemaError(
+            f"given is {given!r}, {name_type(given)}; give a level by variable, as {{'smokes': 'yes'}}"
+        )
     conditions: dict[int, tuple[int, ...]] = {}
     for name, levels in (given or {}).items():
         place = schema.position(name)
