@@ -12,7 +12,8 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.sources import find_sources
-from pmflib.model.file_scoring import VERSION, claim_parts, publish_folder, score_sources
+from pmflib.model.file_scoring import VERSION, score_sources
+from pmflib.model.score_outputs import claim_parts, publish_folder
 from pmflib.model.score_tables import Wanted
 from pmflib.running.clients import find_scheduler
 from pmflib.store.artefacts import Reference
