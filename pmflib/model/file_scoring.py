@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from pmflib.running.processors import count_processors
 if TYPE_CHECKING:
     from pmflib.config import SchemaConfig, SourceConfig
     from pmflib.ingest.sources import Source
+    from pmflib.model.part_accounts import PartAccount
+    from pmflib.model.score_parts import Piece
 
 VERSION = 1
 """Version of the parts; raise it when the same files and model give other bytes."""
@@ -71,35 +74,70 @@ def score_sources(
 
     Returns
     -------
-    The account, as `combine_parts` gives it, and the number of ``parts``.
+    The account, as `combine_parts` gives it, the number of ``parts``, and ``files_skipped``: names of files that cannot
+    be read and were passed over, each with the reason; they have no part.
 
     Raises
     ------
     SourceError, SchemaError
-        If a file cannot be read, or has changed meanwhile, or a row does not fit and the policy is to stop.
+        If a file cannot be read and is not to be skipped, or has changed meanwhile, or a row does not fit and the
+        policy is to stop: all files that are at fault are named.
     """
     from pmflib.ingest.fingerprints import take_marks
+    from pmflib.ingest.readable_files import attempt, keep_readable
     from pmflib.ingest.sources import digest_source
     from pmflib.ingest.wide import list_ignored
     from pmflib.model.part_accounts import combine_parts
-    from pmflib.model.score_parts import ScoringJob, list_pieces, score_piece
+    from pmflib.model.score_parts import ScoringJob, list_pieces, name_parts, score_piece
 
-    for source in sources:
+    marks = {source.name: take_marks(source) for source in sources}
+
+    def cut(item: tuple[int, Source]) -> list[Piece]:
+        place, source = item
         list_ignored(source, scorer.model.schema, config)
-    marks = [take_marks(source) for source in sources]
-    # a file is not hashed again by every piece of it
-    pieces = list_pieces([replace(source, digest="") for source in sources], config)
+        # a file is not hashed again by every piece of it
+        return list_pieces(replace(source, digest=""), place, config)
+
+    rule, skipped = config.on_unreadable_file, dict[str, str]()
+    listed = [attempt(item, build=cut) for item in enumerate(sources)]
+    found = keep_readable(sources, listed, rule, skipped)
+    pieces = [piece for _, cut_up in found for piece in cut_up]
     threads = 1 if client is not None else threads or count_processors()
     job = ScoringJob(scorer, config, policy, tuple(columns), folder, threads)
     on_piece(0, len(pieces))
-    scored = map_items(
-        client, score_piece, pieces, job, on_result=lambda done: on_piece(done, len(pieces))
+    tried: list[list[PartAccount] | PmfError] = map_items(
+        client,
+        partial(attempt, build=score_piece),
+        pieces,
+        job,
+        on_result=lambda done: on_piece(done, len(pieces)),
     )
-    for source, before in zip(sources, marks, strict=True):
-        if not before or take_marks(source) != before:
+    by_name: dict[str, list[PartAccount] | PmfError] = {}
+    for piece, result in zip(pieces, tried, strict=True):
+        before = by_name.get(piece.source.name, [])
+        whole = before if isinstance(before, PmfError) else result
+        if isinstance(before, list) and isinstance(result, list):
+            whole = [*before, *result]
+        by_name[piece.source.name] = whole
+    scored = keep_readable(
+        [source for source, _ in found],
+        [by_name[source.name] for source, _ in found],
+        rule,
+        skipped,
+    )
+    for place, source in enumerate(sources):
+        if source.name in skipped:
+            for path in folder.rglob(f"{name_parts(place)}-*.parquet"):
+                path.unlink()
+    for source, _ in scored:
+        if not marks[source.name] or take_marks(source) != marks[source.name]:
             source.check(digest_source(source))
-    parts = [part for each in scored for part in each]
-    return {**combine_parts(parts, scorer.wanted.targets), "parts": len(parts)}
+    parts = [part for _, of_file in scored for part in of_file]
+    return {
+        **combine_parts(parts, scorer.wanted.targets),
+        "parts": len(parts),
+        "files_skipped": dict(sorted(skipped.items())),
+    }
 
 
 def score_file(

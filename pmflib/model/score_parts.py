@@ -83,29 +83,39 @@ class ScoringJob:
     threads: int = 1
 
 
-def list_pieces(sources: Sequence[Source], config: SourceConfig) -> list[Piece]:
-    """Cut files into pieces: row groups of Parquet files that have ``PART_ROWS`` rows together; other files whole.
+def list_pieces(source: Source, place: int, config: SourceConfig) -> list[Piece]:
+    """Cut a file into pieces: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
+
+    Parameters
+    ----------
+    source
+        The file.
+    place
+        Its place among the files.
+    config
+        How it is read.
 
     Raises
     ------
     SourceError
         If a Parquet file cannot be read.
     """
-    pieces = []
-    for place, source in enumerate(sources):
-        if not is_parquet(source, config):
-            pieces.append(Piece(source, f"part-{place:05}-00000"))
-            continue
-        rows, first, taken = count_group_rows(source), 0, 0
-        for group, n_rows in enumerate(rows):
-            taken += n_rows
-            if taken >= PART_ROWS or group == len(rows) - 1:
-                name = f"part-{place:05}-{first:05}"
-                pieces.append(Piece(source, name, range(first, group + 1)))
-                first, taken = group + 1, 0
-        if not rows:
-            pieces.append(Piece(source, f"part-{place:05}-00000", range(0)))
-    return pieces
+    begin = f"{name_parts(place)}-"
+    if not is_parquet(source, config):
+        return [Piece(source, f"{begin}00000")]
+    pieces, first, taken = [], 0, 0
+    rows = count_group_rows(source)
+    for group, n_rows in enumerate(rows):
+        taken += n_rows
+        if taken >= PART_ROWS or group == len(rows) - 1:
+            pieces.append(Piece(source, f"{begin}{first:05}", range(first, group + 1)))
+            first, taken = group + 1, 0
+    return pieces or [Piece(source, f"{begin}00000", range(0))]
+
+
+def name_parts(place: int) -> str:
+    """Beginning of the names of the parts of a file, by its place among the files."""
+    return f"part-{place:05}"
 
 
 def score_piece(piece: Piece, job: ScoringJob) -> list[PartAccount]:
