@@ -84,7 +84,7 @@ def score(
         print_json(answer)
         return
     for key, value in answer.items():
-        if key != "measures":
+        if key != "measures" and value not in ({}, []):
             out.print(f"{key}: {value}", soft_wrap=True)
     for name, found in answer.get("measures", {}).items():
         out.print(describe_measures(name, found, is_new=data is not None))
