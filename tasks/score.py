@@ -9,8 +9,8 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
-from pmflib.model.file_scoring import claim_parts, publish_folder
 from pmflib.model.reference_scores import REFERENCE, ReferenceScores
+from pmflib.model.score_outputs import claim_parts, publish_folder
 from pmflib.model.score_tables import TableScorer, Wanted
 from pmflib.model.stored_predictions import score_stored
 from pmflib.store.artefacts import Reference, Store

@@ -12,7 +12,8 @@ from typing import Any
 from pmflib.config import PipelineConfig
 from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.sources import find_sources
-from pmflib.model.file_scoring import VERSION, claim_parts, publish_folder, score_sources
+from pmflib.model.file_scoring import VERSION, score_sources
+from pmflib.model.score_outputs import claim_parts, publish_folder
 from pmflib.model.score_tables import Wanted
 from pmflib.running.clients import find_scheduler
 from pmflib.store.artefacts import Reference
@@ -56,7 +57,9 @@ def score_files(
     store = open_store(config)
     scorer = load_scorer(store, model, scale, wanted, run)
     rules = config.source.on_empty_file == "skip"
-    found = find_sources(config.source_paths, config.source.suffixes, skip_empty=rules)
+    skipped: dict[str, str] = {}
+    more: dict[str, Any] = {"skip_empty": rules, "skipped": skipped}
+    found = find_sources(config.source_paths, config.source.suffixes, **more)
     sources = [replace(each, digest=find_digest(each, str(store.root))) for each in found]
     inputs = {
         f"source {place:05}": store.record_source(
@@ -81,6 +84,7 @@ def score_files(
                 on_piece=partial(report, "score"),
             )
         publish_folder(work, folder)
+        account["files_skipped"] |= skipped
         return account
 
     return build_artefact(
@@ -93,6 +97,8 @@ def score_files(
             "columns": list(columns),
             "source": config.source.reading,
             "names": [each.name for each in sources],
+            "skipped": skipped,
+            "rule": config.source.on_unreadable_file,
             "policy": config.schema_.model_dump(mode="json", exclude={"file"}),
         },
         version=VERSION,

@@ -84,7 +84,7 @@ def score(
         print_json(answer)
         return
     for key, value in answer.items():
-        if key != "measures":
+        if key != "measures" and value not in ({}, []):
             out.print(f"{key}: {value}", soft_wrap=True)
     for name, found in answer.get("measures", {}).items():
         out.print(describe_measures(name, found, is_new=data is not None))
@@ -115,7 +115,7 @@ def _score_live(
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
     from flows.score import score_flow
-    from pmflib.model.file_scoring import publish_parts
+    from pmflib.model.score_outputs import publish_parts
     from pmflib.table_files import join_files
     from tasks.stage import load_schema, open_store
 

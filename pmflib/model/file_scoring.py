@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmflib.errors import ConfigError, PmfError
+from pmflib.errors import PmfError
 from pmflib.model import JointPMF
 from pmflib.model.reference_scores import ReferenceScores
+from pmflib.model.score_outputs import (
+    RECORD,
+    claim_output,
+    publish_parts,
+    read_record,
+    write_record,
+)
 from pmflib.model.score_tables import TableScorer, Wanted
 from pmflib.running.clients import Client
 from pmflib.running.maps import map_items
@@ -22,15 +29,13 @@ from pmflib.running.processors import count_processors
 if TYPE_CHECKING:
     from pmflib.config import SchemaConfig, SourceConfig
     from pmflib.ingest.sources import Source
+    from pmflib.model.part_accounts import PartAccount
+    from pmflib.model.score_parts import Piece
 
 VERSION = 1
 """Version of the parts; raise it when the same files and model give other bytes."""
-PARTS = "parts"
-"""Folder of parts among the checkpoints of an artefact."""
 SORTED = "_sorted"
 """Folder of the store in which rows are sorted into samples."""
-RECORD = "_scores.json"
-"""What a folder of parts was made of, and its account of rows once it is whole."""
 
 
 def score_sources(
@@ -69,34 +74,70 @@ def score_sources(
 
     Returns
     -------
-    The account, as `combine_parts` gives it, and the number of ``parts``.
+    The account, as `combine_parts` gives it, the number of ``parts``, and ``files_skipped``: names of files that cannot
+    be read and were passed over, each with the reason; they have no part.
 
     Raises
     ------
     SourceError, SchemaError
-        If a file cannot be read, or has changed meanwhile, or a row does not fit and the policy is to stop.
+        If a file cannot be read and is not to be skipped, or has changed meanwhile, or a row does not fit and the
+        policy is to stop: all files that are at fault are named.
     """
     from pmflib.ingest.fingerprints import take_marks
+    from pmflib.ingest.readable_files import attempt, keep_readable
     from pmflib.ingest.sources import digest_source
     from pmflib.ingest.wide import list_ignored
-    from pmflib.model.score_parts import ScoringJob, combine_parts, list_pieces, score_piece
+    from pmflib.model.part_accounts import combine_parts
+    from pmflib.model.score_parts import ScoringJob, list_pieces, name_parts, score_piece
 
-    for source in sources:
+    marks = {source.name: take_marks(source) for source in sources}
+
+    def cut(item: tuple[int, Source]) -> list[Piece]:
+        place, source = item
         list_ignored(source, scorer.model.schema, config)
-    marks = [take_marks(source) for source in sources]
-    # a file is not hashed again by every piece of it
-    pieces = list_pieces([replace(source, digest="") for source in sources], config)
+        # a file is not hashed again by every piece of it
+        return list_pieces(replace(source, digest=""), place, config)
+
+    rule, skipped = config.on_unreadable_file, dict[str, str]()
+    listed = [attempt(item, build=cut) for item in enumerate(sources)]
+    found = keep_readable(sources, listed, rule, skipped)
+    pieces = [piece for _, cut_up in found for piece in cut_up]
     threads = 1 if client is not None else threads or count_processors()
     job = ScoringJob(scorer, config, policy, tuple(columns), folder, threads)
     on_piece(0, len(pieces))
-    scored = map_items(
-        client, score_piece, pieces, job, on_result=lambda done: on_piece(done, len(pieces))
+    tried: list[list[PartAccount] | PmfError] = map_items(
+        client,
+        partial(attempt, build=score_piece),
+        pieces,
+        job,
+        on_result=lambda done: on_piece(done, len(pieces)),
     )
-    for source, before in zip(sources, marks, strict=True):
-        if not before or take_marks(source) != before:
+    by_name: dict[str, list[PartAccount] | PmfError] = {}
+    for piece, result in zip(pieces, tried, strict=True):
+        before = by_name.get(piece.source.name, [])
+        whole = before if isinstance(before, PmfError) else result
+        if isinstance(before, list) and isinstance(result, list):
+            whole = [*before, *result]
+        by_name[piece.source.name] = whole
+    scored = keep_readable(
+        [source for source, _ in found],
+        [by_name[source.name] for source, _ in found],
+        rule,
+        skipped,
+    )
+    for place, source in enumerate(sources):
+        if source.name in skipped:
+            for path in folder.rglob(f"{name_parts(place)}-*.parquet"):
+                path.unlink()
+    for source, _ in scored:
+        if not marks[source.name] or take_marks(source) != marks[source.name]:
             source.check(digest_source(source))
-    parts = [part for each in scored for part in each]
-    return {**combine_parts(parts, scorer.wanted.targets), "parts": len(parts)}
+    parts = [part for _, of_file in scored for part in of_file]
+    return {
+        **combine_parts(parts, scorer.wanted.targets),
+        "parts": len(parts),
+        "files_skipped": dict(sorted(skipped.items())),
+    }
 
 
 def score_file(
@@ -186,10 +227,10 @@ def score_file(
     as_file = output.suffix.lower() in (".csv", ".parquet")
     folder = output.with_name(f".{output.name}.parts") if as_file else output
     record = output.with_name(f".{output.name}.json") if as_file else folder / RECORD
-    known = _read_record(record)
+    known = read_record(record)
     if known.get("identity") == identity and "account" in known and output.exists():
         return dict(known["account"])
-    _claim(folder, identity, as_file=as_file)
+    claim_output(folder, identity, as_file=as_file)
     if config.layout == "long" or config.sample is not None:
         account = score_sorted(config, scorer, folder, on_piece)
     else:
@@ -198,7 +239,7 @@ def score_file(
     account = {"output": str(output), **account, **publish_parts(folder, output)}
     if notes:
         account["notes"] = notes
-    _write_json(record, {"identity": identity, "account": account})
+    write_record(record, {"identity": identity, "account": account})
     if as_file:
         shutil.rmtree(folder)
     return account
@@ -260,55 +301,6 @@ def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...]
     return names, tuple(name for name in keep if name not in names)
 
 
-def publish_parts(folder: Path, output: Path) -> dict[str, str]:
-    """Put parts where a person wants them: into one file, or into a folder of their own.
-
-    Parameters
-    ----------
-    folder
-        Parts, and their quarantine.
-    output
-        File .csv or .parquet; or a folder, which may be the same.
-
-    Returns
-    -------
-    Where the ``quarantine`` is, if there is any.
-    """
-    from pmflib.model.score_parts import QUARANTINE_FOLDER
-    from pmflib.table_files import join_files
-
-    rejected = folder / QUARANTINE_FOLDER
-    if output.suffix.lower() in (".csv", ".parquet"):
-        join_files(folder, output)
-        path = output.with_name(f"{output.stem}.quarantine.parquet")
-        path.unlink(missing_ok=True)
-        if rejected.is_dir():
-            join_files(rejected, path)
-            return {"quarantine": str(path)}
-        return {}
-    if output != folder:
-        for part in sorted(folder.rglob("*.parquet")):
-            place = output / part.relative_to(folder)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            draft = place.with_name(f".{place.name}.draft")
-            shutil.copyfile(part, draft)
-            draft.replace(place)
-    return {"quarantine": str(output / QUARANTINE_FOLDER)} if rejected.is_dir() else {}
-
-
-def claim_parts(work: Path) -> Path:
-    """Folder for parts in the folder of checkpoints of an artefact: what an interrupted run finished is there."""
-    folder = work / PARTS
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def publish_folder(work: Path, folder: Path) -> None:
-    """Move finished parts, and what is beside them, into the folder of the artefact."""
-    for path in sorted((work / PARTS).iterdir()):
-        path.rename(folder / path.name)
-
-
 def _identify(
     scorer: TableScorer,
     reference: ReferenceScores,
@@ -327,39 +319,3 @@ def _identify(
         "columns": list(columns),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _claim(folder: Path, identity: str, *, as_file: bool) -> None:
-    """Make a folder for parts, or find those of an interrupted call there."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        if not folder.is_dir():
-            raise ConfigError(
-                f"output {str(folder)!r} is a file; name a folder, or a file .csv or .parquet"
-            )
-        if _read_record(folder / RECORD).get("identity") == identity:
-            return
-        if as_file:
-            # drafts of other scores, which nobody has seen
-            shutil.rmtree(folder)
-        elif any(folder.iterdir()):
-            raise ConfigError(
-                f"output {str(folder)!r} holds something else: other data, another model, other options; name "
-                "another folder, or remove it"
-            )
-    folder.mkdir(exist_ok=True)
-    _write_json(folder / RECORD, {"identity": identity})
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(content, indent=1), "utf-8")
-    os.replace(draft, path)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.errors import SourceError, StoreError
+from pmflib.errors import SourceError
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.kept_columns import read_texts
 from pmflib.ingest.quarantine import QuarantineWriter
@@ -25,6 +24,7 @@ from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
 from pmflib.ingest.row_screening import Screen, Verdicts
 from pmflib.ingest.sources import Source
 from pmflib.ingest.wide import WideEncoder
+from pmflib.model.part_accounts import PartAccount
 from pmflib.model.score_tables import TableScorer
 from pmflib.model.target_measures import TargetSums
 from pmflib.table_files import ACCOUNT, write_options
@@ -83,86 +83,39 @@ class ScoringJob:
     threads: int = 1
 
 
-@dataclass
-class PartAccount:
-    """Rows of one part.
+def list_pieces(source: Source, place: int, config: SourceConfig) -> list[Piece]:
+    """Cut a file into pieces: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
 
     Parameters
     ----------
-    account
-        Rows read, scored ("encoded"), and rejected by reason.
-    sums
-        How good the predictions of each target are.
-    is_last
-        Whether the piece ends with it.
-    """
-
-    account: Account = field(default_factory=Account)
-    sums: list[TargetSums] = field(default_factory=list)
-    is_last: bool = False
-
-    def add(self, account: Account, sums: Sequence[TargetSums]) -> None:
-        """Add a batch."""
-        self.account.rows_in += account.rows_in
-        self.account.rows_encoded += account.rows_encoded
-        self.account.reasons += account.reasons
-        self.account.cells_made_missing += account.cells_made_missing
-        self.sums = [TargetSums.merge(pair) for pair in zip(self.sums, sums, strict=True)]
-
-    def to_bytes(self) -> bytes:
-        """JSON text, for the metadata of the part."""
-        summary = self.account.summarise(
-            sums=[asdict(each) for each in self.sums], is_last=self.is_last
-        )
-        return json.dumps(summary, sort_keys=True).encode()
-
-    @classmethod
-    def read(cls, path: Path) -> PartAccount:
-        """Account of a part that was written.
-
-        Raises
-        ------
-        StoreError
-            If the file is no part.
-        """
-        try:
-            known = json.loads((pq.read_metadata(path).metadata or {})[ACCOUNT])
-            account = Account(
-                known["rows_in"],
-                known["rows_encoded"],
-                reasons=Counter(known["reasons"]),
-                cells_made_missing=Counter(known["cells_made_missing"]),
-            )
-            return cls(account, [TargetSums(**each) for each in known["sums"]], known["is_last"])
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            raise StoreError(
-                f"{path.name} is no finished part of predictions ({error}); delete it, and run again"
-            ) from error
-
-
-def list_pieces(sources: Sequence[Source], config: SourceConfig) -> list[Piece]:
-    """Cut files into pieces: row groups of Parquet files that have ``PART_ROWS`` rows together; other files whole.
+    source
+        The file.
+    place
+        Its place among the files.
+    config
+        How it is read.
 
     Raises
     ------
     SourceError
         If a Parquet file cannot be read.
     """
-    pieces = []
-    for place, source in enumerate(sources):
-        if not is_parquet(source, config):
-            pieces.append(Piece(source, f"part-{place:05}-00000"))
-            continue
-        rows, first, taken = count_group_rows(source), 0, 0
-        for group, n_rows in enumerate(rows):
-            taken += n_rows
-            if taken >= PART_ROWS or group == len(rows) - 1:
-                name = f"part-{place:05}-{first:05}"
-                pieces.append(Piece(source, name, range(first, group + 1)))
-                first, taken = group + 1, 0
-        if not rows:
-            pieces.append(Piece(source, f"part-{place:05}-00000", range(0)))
-    return pieces
+    begin = f"{name_parts(place)}-"
+    if not is_parquet(source, config):
+        return [Piece(source, f"{begin}00000")]
+    pieces, first, taken = [], 0, 0
+    rows = count_group_rows(source)
+    for group, n_rows in enumerate(rows):
+        taken += n_rows
+        if taken >= PART_ROWS or group == len(rows) - 1:
+            pieces.append(Piece(source, f"{begin}{first:05}", range(first, group + 1)))
+            first, taken = group + 1, 0
+    return pieces or [Piece(source, f"{begin}00000", range(0))]
+
+
+def name_parts(place: int) -> str:
+    """Beginning of the names of the parts of a file, by its place among the files."""
+    return f"part-{place:05}"
 
 
 def score_piece(piece: Piece, job: ScoringJob) -> list[PartAccount]:
@@ -357,38 +310,3 @@ def _make_empty(piece: Piece, job: ScoringJob) -> pa.Table:
     batch = pa.RecordBatch.from_arrays([texts] * len(names), names=names)
     raw = RawRows(batch, np.empty(0, np.int64))
     return _score_batch(raw, piece, job, WideEncoder(schema, job.policy)).table
-
-
-def combine_parts(parts: Sequence[PartAccount], targets: Sequence[str]) -> dict[str, Any]:
-    """Account of all parts.
-
-    Parameters
-    ----------
-    parts
-        In order.
-    targets
-        Names of the targets.
-
-    Returns
-    -------
-    rows_in, samples (rows scored), rows_quarantined, reasons, cells_made_missing, and measures: for each target those
-    of `TargetSums.measure`. Rows in are rows scored and rows in quarantine.
-
-    Raises
-    ------
-    StoreError
-        If rows in are not rows scored and quarantined.
-    """
-    whole = PartAccount(sums=[TargetSums()] * len(targets))
-    for part in parts:
-        whole.add(part.account, part.sums)
-    summary = whole.account.summarise()
-    return {
-        "samples": summary["rows_encoded"],
-        **{
-            key: summary[key]
-            for key in ("rows_in", "rows_quarantined", "reasons", "cells_made_missing")
-        },
-        "targets": list(targets),
-        "measures": {t: sums.measure() for t, sums in zip(targets, whole.sums, strict=True)},
-    }

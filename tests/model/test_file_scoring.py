@@ -245,11 +245,29 @@ def test_list_pieces__row_groups_together(codes, tmp_path, monkeypatch):
 
     monkeypatch.setattr(score_parts, "PART_ROWS", 250)
     log = write_log(tmp_path / "log.parquet", codes, groups=100)
-    pieces = list_pieces(find_sources(str(log)), make_source({"path": str(log), "layout": "wide"}))
-    assert [piece.groups for piece in pieces] == [
-        range(0, 3),
-        range(3, 6),
-        range(6, 9),
-        range(9, 10),
-    ]
-    assert [piece.name for piece in pieces] == sorted(piece.name for piece in pieces)
+    (source,) = find_sources(str(log))
+    pieces = list_pieces(source, 3, make_source({"path": str(log), "layout": "wide"}))
+    expected = [range(0, 3), range(3, 6), range(6, 9), range(9, 10)]
+    assert [piece.groups for piece in pieces] == expected
+    assert [piece.name for piece in pieces] == [f"part-00003-0000{n}" for n in (0, 3, 6, 9)]
+
+
+@pytest.mark.parametrize("damage", ["head", "middle"])
+def test_score_file__file_that_cannot_be_read(damage, codes, tmp_path):
+    (tmp_path / "log").mkdir()
+    for name in ("a", "b", "c"):
+        write_log(tmp_path / "log" / f"{name}.parquet", codes, groups=100)
+    broken = bytearray((tmp_path / "log" / "b.parquet").read_bytes())
+    if damage == "head":
+        broken[-8:] = b"no more!"
+    else:
+        broken[len(broken) // 3 : len(broken) // 2] = bytes(len(broken) // 2 - len(broken) // 3)
+    (tmp_path / "log" / "b.parquet").write_bytes(broken)
+    with pytest.raises(SourceError, match=r"b\.parquet"):
+        score_file(MODEL, tmp_path / "log", tmp_path / "out", reference=REFERENCE)
+    more: dict[str, Any] = {"reference": REFERENCE, "on_unreadable_file": "skip"}
+    found = score_file(MODEL, tmp_path / "log", tmp_path / "o", **more)
+    assert list(found["files_skipped"]) == ["b.parquet"]
+    assert found["samples"] == 2000
+    table = pq.read_table(tmp_path / "o")
+    assert set(table["file"].to_pylist()) == {"a.parquet", "c.parquet"}

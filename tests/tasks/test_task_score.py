@@ -4,8 +4,11 @@ import pytest
 
 from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.model import JointPMF
-from pmflib.model.score_tables import Wanted
+from pmflib.model.reference_scores import ReferenceScores
+from pmflib.model.score_tables import TableScorer, Wanted
+from pmflib.model.stored_predictions import score_stored
 from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_layers
 from tasks.answer import answer
 from tasks.reference import reference
 from tasks.score import score
@@ -67,6 +70,23 @@ def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
         make_scores(config, stages, workers, "nope")
     monkeypatch.setitem(score.fn.__globals__, "score_stored", None)
     assert make_scores(config, stages, workers) == first
+
+
+def test_score_stored__goes_on_after_the_partitions_that_are_done(long_log, tmp_path):
+    config, stages, model = long_log
+    layers = list_layers(Store(config.resolve("store")), stages["dataset"])
+    scorer = TableScorer(model, ReferenceScores.draw(model), Wanted(("v1",)))
+    for name in ("whole", "part"):
+        (tmp_path / name).mkdir()
+    whole = score_stored(None, layers, scorer, tmp_path / "whole")
+    score_stored(None, layers[:2], scorer, tmp_path / "part")
+    times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "part").iterdir()}
+    assert score_stored(None, layers, scorer, tmp_path / "part") == whole
+    paths = sorted((tmp_path / "part").iterdir())
+    assert [path.name for path in paths] == [f"part-{n:05}.parquet" for n in range(len(layers))]
+    for path in paths:
+        assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
+        assert times.get(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
 
 
 def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
