@@ -235,3 +235,47 @@ def test_answer__counts_that_contradict_the_model_are_said():
         (warning,) = independent.ask(question, counts).warnings
         assert "standard errors apart; the rank may be too small" in warning
         assert truth.ask(question, counts).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "P(a)",
+        "P(a | b=only)",
+        "P(a | b)",
+        "E(a)",
+        "median(a | b=only)",
+        "H(a, b)",
+        "H(b)",
+        "MI(a; b)",
+        "TV(a; b)",
+        "TV(a | b=only)",
+        "odds(a=1)",
+        "odds(b=only)",
+        "OR(a=1; b=only)",
+        "argmax(a, b)",
+        "P(a | a in {1, 2})",
+    ],
+)
+@pytest.mark.parametrize("n_rows", [0, 1, 50])
+def test_answer__of_little(question, n_rows):
+    """One state, two variables, one of them with a single level; no samples, one, and some."""
+    schema = pmf.Schema((pmf.Variable("a", ("1", "2"), (1.0, 2.0)), pmf.Variable("b", ("only",))))
+    model = pmf.JointPMF(np.ones(1), np.array([[0.4], [0.6], [1.0]]), schema)
+    codes = model.sample(n_rows, 0)
+    codes[1::2, 1] = -1
+    found = model.ask(question, pmf.count_pairs(codes, schema, n_folds=4))
+    assert len(found.labels) >= 1
+    assert (n_rows > 1) == (not found.no_errors)
+    assert n_rows > 9 or found.warnings or not found.support.given[0].conditions
+    assert repr(found)
+    json.dumps(found.to_json(), allow_nan=False)
+    found._repr_html_()
+
+
+def test_answer__of_one_variable_alone():
+    schema = pmf.Schema((pmf.Variable("a", ("1", "2")),))
+    model = pmf.JointPMF(np.ones(1), np.array([[0.4], [0.6]]), schema)
+    found = model.ask("P(a=1)", pmf.count_pairs(model.sample(1000, 0), schema))
+    assert found.value == pytest.approx(0.4)
+    assert found.standard_error == pytest.approx(np.sqrt(0.24 / 1000), rel=0.6)
