@@ -158,7 +158,7 @@ def _show(found: Any, names: list[str], top: int) -> None:
         out.print(make_table(title, header, rows[:top]))
     if (left := len(rows) - top) > 0:
         out.print(f"{left:,} more; --top or --json shows them")
-    for note in found.list_notes():
-        out.print(note)
-    for warning in found.warnings if is_one else ():
+    for name, text in found.list_facts():
+        out.print(f"{name}: {text}")
+    for warning in found.warnings:
         err.print(f"warning: {warning}", style="yellow")

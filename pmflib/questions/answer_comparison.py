@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from pmflib.arrays import FloatArray
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.displays.summary import Summarised, Summary, SummaryTable
 from pmflib.model import JointPMF
 from pmflib.questions.answering import ask
 from pmflib.questions.answers import Answer, format_with_error
@@ -20,7 +20,7 @@ from pmflib.questions.evidence import Evidence
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AnswerComparison:
+class AnswerComparison(Summarised):
     """Answers of two models to one question.
 
     Parameters
@@ -86,41 +86,38 @@ class AnswerComparison:
             out.append([*labels, *both, *format_with_error(float(self.differences[n]), error)])
         return out
 
-    def list_notes(self) -> list[str]:
-        """Sentences that belong under the table."""
-        notes = []
+    def list_facts(self) -> list[tuple[str, str]]:
+        """Names and texts of what belongs to the table."""
+        facts = []
         if (found := self.total_variation) is not None:
-            notes.append(f"total variation: {found:.4g}")
+            facts.append(("total variation", f"{found:.4g}"))
         if self.standard_errors is not None and not self.is_paired:
-            notes.append("± is that of a difference between samples that have none in common")
+            facts.append(("±", "for a difference between samples that have none in common"))
         for name, answer in (("first", self.first), ("second", self.second)):
-            notes += [f"{name}: {note}" for note in answer.list_notes()]
-            notes += [f"{name}: warning: {each}" for each in answer.warnings]
-        return notes
+            facts += [(f"{name}, {fact}", text) for fact, text in answer.list_facts()]
+        return facts
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what either model cannot know."""
+        named = (("first", self.first), ("second", self.second))
+        return tuple(f"{name}: {each}" for name, answer in named for each in answer.warnings)
+
+    def summary(self) -> Summary:
+        """Show the question, what stands behind both answers, their warnings, and the first rows."""
+        columns = self.first.columns
+        table = SummaryTable(
+            self.first.quantity,
+            (*columns, *(f">{name}" for name in self.header[len(columns) :])),
+            [tuple(row) for row in self.rows()],
+            len(self.labels),
+            "comparison.table",
+        )
+        return Summary(self.first.question, tuple(self.list_facts()), self.warnings, (table,))
 
     def __repr__(self) -> str:
-        """Question, rows, and what is said of either answer."""
-        rows = [list(self.header), *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        return "\n".join([self.first.question, *map(str.rstrip, lines), *self.list_notes()])
-
-    def _repr_html_(self) -> str:
-        """Table for a notebook."""
-        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-            for row in self.rows()
-        )
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.list_notes())
-        caption = html.escape(self.first.question)
-        return (
-            f"<table><caption><code>{caption}</code></caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes}"
-        )
+        """The summary as text."""
+        return repr(self.summary())
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that are not finite are null."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import FloatArray
+from pmflib.displays.summary import MOST_ROWS, Summarised, Summary, SummaryTable
 from pmflib.questions.support import Support
-
-SHOWN = 12
-"""Rows that the short form shows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Answer:
+class Answer(Summarised):
     """What a model says to a question.
 
     Parameters
@@ -114,49 +111,37 @@ class Answer:
             )
         return out
 
-    def list_notes(self) -> list[str]:
-        """Sentences that belong under the table: expected value, support, why there are no errors."""
-        notes = []
+    def list_facts(self) -> list[tuple[str, str]]:
+        """Names and texts of what belongs to the table: expected value, support, why there are no errors."""
+        facts = []
         if self.expected is not None:
-            texts = [text for text in format_with_error(self.expected, self.expected_error) if text]
-            notes.append("expected value: " + " ± ".join(texts))
+            facts.append(
+                (
+                    "expected value",
+                    " ± ".join(format_with_error(self.expected, self.expected_error)),
+                )
+            )
         if self.support is not None:
-            notes.append(f"support: {self.support}")
+            facts.append(("support", str(self.support)))
         if self.no_errors:
-            notes.append(f"no standard errors: {self.no_errors}")
-        return notes
+            facts.append(("no standard errors", self.no_errors))
+        return facts
+
+    def summary(self) -> Summary:
+        """Show the question, what stands behind the answer, its warnings, and its first rows."""
+        numeric = [f">{name}" for name in self.header[len(self.columns) :]]
+        table = SummaryTable(
+            self.quantity,
+            (*self.columns, *numeric),
+            [tuple(row) for row in self.rows(MOST_ROWS)],
+            len(self.labels),
+            "answer.table",
+        )
+        return Summary(self.question, tuple(self.list_facts()), self.warnings, (table,))
 
     def __repr__(self) -> str:
-        """Question, first rows, support and warnings."""
-        rows = [list(self.header), *self.rows(SHOWN)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [self.question]
-        for row in rows:
-            cells = [
-                text.ljust(width) if n < len(self.columns) else text.rjust(width)
-                for n, (text, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append(("  " + "  ".join(cells)).rstrip())
-        if len(self.labels) > SHOWN:
-            lines.append(f"  ... {len(self.labels) - SHOWN:,} more rows in .table")
-        lines += self.list_notes()
-        return "\n".join([*lines, *(f"warning: {each}" for each in self.warnings)])
-
-    def _repr_html_(self) -> str:
-        """Table for a notebook."""
-        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
-            for row in self.rows(SHOWN)
-        )
-        notes = [html.escape(each) for each in self.list_notes()]
-        if len(self.labels) > SHOWN:
-            notes.insert(0, f"{len(self.labels) - SHOWN:,} more rows in <code>.table</code>")
-        notes += [f"<strong>warning:</strong> {html.escape(each)}" for each in self.warnings]
-        return (
-            f"<table><caption><code>{html.escape(self.question)}</code></caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>" + "".join(f"<p>{note}</p>" for note in notes)
-        )
+        """The summary as text."""
+        return repr(self.summary())
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; numbers that are not finite are null."""

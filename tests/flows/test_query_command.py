@@ -1,6 +1,7 @@
 """Questions to the models of a small pipeline of two nights, by the command."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -172,3 +173,18 @@ def test_query__a_store_that_may_only_be_read_is_answered(pipeline, call, monkey
 
     monkeypatch.setattr(Store, "build", refuse)
     assert json.loads(call("E(v1)", "--json")[1]) == known
+
+
+def test_query__loads_nothing_heavy_once_the_fits_are_kept(pipeline, call):
+    question = "P(v0 | v1=4)"
+    assert call(question)[0] == 0
+    code = (
+        "import sys; from flows.cli import main\n"
+        f"sys.argv = ['pmf', 'query', {str(pipeline.path)!r}, {question!r}, '--json']\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n"
+        "    print({'numba', 'scipy', 'dask', 'prefect', 'sklearn'} & {*sys.modules}, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "set()"
+    assert json.loads(done.stdout)["levels"]
