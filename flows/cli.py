@@ -27,6 +27,7 @@ from flows.commands.live_model import score
 from flows.commands.models import models, promote, rollback
 from flows.commands.query import query
 from flows.commands.rejects import quarantine
+from flows.commands.report import report
 from flows.commands.run import demo, run, status
 from flows.commands.schema_file import schema
 from flows.console import OutputClosedError, err
@@ -59,6 +60,7 @@ for verb in (
     status,
     score,
     query,
+    report,
     models,
     promote,
     rollback,

@@ -9,6 +9,7 @@ from typing import Any
 
 from flows.run_lineage import emit_events
 from flows.run_log import log_run
+from flows.run_report import publish_report
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError, QualityError, StoreError
 from pmflib.ingest.source_urls import mask_secrets
@@ -91,7 +92,8 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
     live = find_live(store, name)
     draft = RunDraft(action, live, live)
 
-    def write() -> None:
+    def write(events: RunEvents) -> None:
+        draft.facts["timings"] = events.list_seconds()
         dataset = draft.stages.get("dataset")
         draft.inputs = draft.inputs or _mask(list_sources(store, dataset))
         if rows := _find_rows(store, dataset):
@@ -114,6 +116,7 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
             record = append_record(store, name, record, draft.settle)
         finally:
             log_run(name, record)
+        publish_report(store, name, record)
         draft.outcome, draft.reason = record.outcome, record.reason
         draft.live, draft.number = record.live, record.number
 
@@ -134,10 +137,10 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
             draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
             # the error of the run says more than that its record could not be written either
             with suppress(StoreError):
-                write()
+                write(events)
             _end(events, draft, error)
             raise
-        write()
+        write(events)
         _end(events, draft)
 
 

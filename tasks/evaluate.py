@@ -11,7 +11,7 @@ from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
 from pmflib.model import JointPMF
-from pmflib.model.stored_evaluation import evaluate_stored
+from pmflib.model.stored_evaluation import SCORES, evaluate_stored
 from pmflib.prediction.stored_prediction import Folds, judge_stored
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -19,7 +19,8 @@ from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
 # 2: with a target, what it is predicted by and how well
-VERSION = 2
+# 3: calibration over all variables, and squared gains over single variables
+VERSION = 3
 
 
 @stage(name="evaluate")
@@ -101,8 +102,8 @@ def _write(
             blocks = Folds(*(list_dataset_blocks(store, dataset, part) for part in parts))
             pairs = PairCounts.load_total(store.locate(counts) / "pairs", folds=folds.train)
             report_on_target = judge_stored(client, blocks, pairs, model, target, config.seed)
-    by_variable = scores.to_json(model.schema)
-    (folder / "scores.json").write_text(json.dumps(by_variable, indent=1), "utf-8")
+    content = json.dumps(scores.to_json(model.schema), indent=1)
+    (folder / SCORES).write_text(content, "utf-8")
     summary: dict[str, Any] = {**scores.summarise(model.schema)}
     if report_on_target is not None:
         (folder / "target.json").write_text(json.dumps(report_on_target, indent=1), "utf-8")

@@ -65,7 +65,7 @@ ALLOWED = re.compile(
     r"|\banswers?\.(?:txt|csv)"  # files as they were published
     r"|def tell\(self"  # of files
     r"|in\s+turn\b|turns? out\b|\bturns? .* into\b"  # plain English of another sense
-    r"|axes\.height|_HEIGHT\b|\bheight in inches",  # of a picture
+    r"|axes\.height|_HEIGHT\b|\bheight in inches|\"height\": \d+",  # of a picture, of a window
     re.IGNORECASE,
 )
 

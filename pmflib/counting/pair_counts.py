@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from pmflib.errors import SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
+
+if TYPE_CHECKING:
+    from pmflib.plots.drawing import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +64,12 @@ class PairCounts(FoldedCounts, Summarised):
         """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""
         upper: IntArray = self.tables.sum(axis=0)
         return upper + np.triu(upper, 1).T
+
+    def plot_support(self, **options: Any) -> Axes:
+        """Draw how many samples stand behind the pairs: see `pmflib.plots.data_plots.plot_support`."""
+        from pmflib.plots.data_plots import plot_support
+
+        return plot_support(self, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, their supports and the schema as a Zarr group; the folder must not exist."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.label_tally import LabelTally
 from pmflib.displays.summary import Summarised, Summary
 from pmflib.errors import PmfError
+
+if TYPE_CHECKING:
+    from pmflib.plots.drawing import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,18 @@ class Aggregation(Summarised):
         """Workers whose labels are worse than chance, or always the same: see `LabelTally.find_suspicious`."""
         names = self.log.workers.to_pylist(), self.log.classes.to_pylist()
         return self.tally.find_suspicious(*names, self.prior)
+
+    def plot_confusion(self, worker: object, **options: Any) -> Axes:
+        """Draw the confusion matrix of a worker: see `pmflib.plots.worker_plots.plot_confusion`."""
+        from pmflib.plots.worker_plots import plot_confusion
+
+        return plot_confusion(self, worker, **options)
+
+    def plot_skills(self, **options: Any) -> Axes:
+        """Draw how good the workers are: see `pmflib.plots.worker_plots.plot_skills`."""
+        from pmflib.plots.worker_plots import plot_skills
+
+        return plot_skills(self, **options)
 
     def ask_again(self, n_tasks: int) -> pa.Table:
         """List the tasks whose label is least certain: where one more label is worth most.

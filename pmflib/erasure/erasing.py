@@ -30,6 +30,7 @@ from pmflib.store.erasures import (
     write_erasures,
 )
 from pmflib.store.leases import hold_lease
+from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import order_by_need
 from pmflib.store.run_records import (
     RunRecord,
@@ -170,6 +171,8 @@ def _clear_up(store: Store) -> None:
             path.unlink()
     for folder in list_orphans(store, list_places(store), store.entries(), None):
         drop_folder(store, folder, Amount())
+    # pages show rows that did not fit
+    drop_pages(store)
 
 
 def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:

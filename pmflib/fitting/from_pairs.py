@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
 from pmflib.selection.comparison import Comparison
 from pmflib.solvers.checks import check_rank
+
+if TYPE_CHECKING:
+    from pmflib.plots.drawing import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +79,12 @@ class FitResult(Summarised):
         from pmflib.displays.model_summary import summarise_fit
 
         return summarise_fit(self)
+
+    def plot_convergence(self, **options: Any) -> Axes:
+        """Draw how the fit converged: see `pmflib.plots.fit_plots.plot_convergence`."""
+        from pmflib.plots.fit_plots import plot_convergence
+
+        return plot_convergence(self, **options)
 
 
 @document_methods(PAIR_METHODS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.hashing import HashArray, mix_hashes
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
+from pmflib.prediction.measures import N_BINS, describe_bins, sum_bins
 from pmflib.schema import Schema
 
 MEASURES = (
@@ -23,8 +25,12 @@ MEASURES = (
     "absolute_error",
     "baseline_squared_error",
     "baseline_absolute_error",
+    "squared_gain",
 )
-"""Columns of `HeldOutScores.sums`."""
+"""Columns of `HeldOutScores.sums`; the last is of the log-probability less that of the baseline."""
+
+BIN_SUMS = ("cells", "probability", "correct")
+"""Columns of `HeldOutScores.bins`: see `sum_bins`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +45,21 @@ class HeldOutScores:
         Sum over whole rows, before anything is hidden; nats.
     n_rows
         Number of samples.
+    bins
+        float64 of shape (N_BINS, len(BIN_SUMS)): sums over the hidden cells of all variables by bin of the probability
+        of the most probable level.
     """
 
     sums: FloatArray
     log_likelihood: float
     n_rows: int
+    bins: FloatArray
 
     @classmethod
     def zero(cls, n_variables: int) -> HeldOutScores:
         """Scores of no samples: the identity of `merge`."""
-        return cls(np.zeros((n_variables, len(MEASURES))), 0.0, 0)
+        sums, bins = np.zeros((n_variables, len(MEASURES))), np.zeros((N_BINS, len(BIN_SUMS)))
+        return cls(sums, 0.0, 0, bins)
 
     @staticmethod
     def merge(parts: Sequence[HeldOutScores]) -> HeldOutScores:
@@ -57,6 +68,7 @@ class HeldOutScores:
             np.sum([part.sums for part in parts], axis=0),
             sum(part.log_likelihood for part in parts),
             sum(part.n_rows for part in parts),
+            np.sum([part.bins for part in parts], axis=0),
         )
 
     def summarise(self, schema: Schema) -> dict[str, float]:
@@ -90,11 +102,14 @@ class HeldOutScores:
                 out[f"{who}mae"] = total[f"{who}absolute_error"] / n_ordinal
         return out
 
-    def to_json(self, schema: Schema) -> dict[str, dict[str, float]]:
-        """Sums by name of the variable and of the measure, plain JSON types."""
+    def to_json(self, schema: Schema) -> dict[str, Any]:
+        """Plain JSON types: sums by name of the variable and of the measure, and the calibration, bin by bin."""
         return {
-            variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
-            for variable, sums in zip(schema.variables, self.sums, strict=True)
+            "variables": {
+                variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
+                for variable, sums in zip(schema.variables, self.sums, strict=True)
+            },
+            "calibration": describe_bins(self.bins),
         }
 
 
@@ -162,6 +177,7 @@ def score_hidden(
     The scores; a guess is the most probable level, an expected value the mean over the levels' values.
     """
     sums = np.zeros((model.schema.n_variables, len(MEASURES)))
+    bins = np.zeros((N_BINS, len(BIN_SUMS)))
     posteriors = model.posterior(np.where(hidden, -1, codes).astype(codes.dtype))
     for place, variable in enumerate(model.schema.variables):
         rows = np.flatnonzero(hidden[:, place])
@@ -174,17 +190,21 @@ def score_hidden(
             mix_states(posteriors[rows], model.factor(place)),
             np.broadcast_to(own, (rows.size, own.size)),
         )
+        logs = []
         for pmf, column in zip(guesses, (1, 3), strict=True):
             chances = pmf[np.arange(rows.size), truth]
-            sums[place, column] = np.log(np.maximum(chances, FLOOR)).sum()
+            logs.append(np.log(np.maximum(chances, FLOOR)))
+            sums[place, column] = logs[-1].sum()
             sums[place, column + 1] = np.count_nonzero(pmf.argmax(axis=1) == truth)
+        sums[place, -1] = ((logs[0] - logs[1]) ** 2).sum()
+        bins += sum_bins(guesses[0], truth)
         if variable.values is not None:
             values = variable.numeric_values()
             for pmf, column in zip(guesses, (5, 7), strict=True):
                 error = (pmf * values).sum(axis=1) - values[truth]
                 sums[place, column] = (error**2).sum()
                 sums[place, column + 1] = np.abs(error).sum()
-    return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes))
+    return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes), bins)
 
 
 def mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:

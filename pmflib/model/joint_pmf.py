@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pmflib.questions.answers import Answer
     from pmflib.questions.conditions import Given
     from pmflib.questions.evidence import Evidence
+    from pmflib.plots.drawing import Axes
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""
@@ -409,6 +410,24 @@ class JointPMF(Summarised):
         model = self.condition(given) if given else self
         generator = np.random.default_rng(rng)
         return sample_codes(model.prior, model.factors, self.schema.offsets, n_rows, generator)
+
+    def plot_states(self, **options: Any) -> Axes:
+        """Draw what distinguishes the states: see `pmflib.plots.model_plots.plot_states`."""
+        from pmflib.plots.model_plots import plot_states
+
+        return plot_states(self, **options)
+
+    def plot_associations(self, **options: Any) -> Axes:
+        """Draw the pairs that go together most: see `pmflib.plots.model_plots.plot_associations`."""
+        from pmflib.plots.model_plots import plot_associations
+
+        return plot_associations(self, **options)
+
+    def plot_marginal(self, variable: str | int, **options: Any) -> Axes:
+        """Draw the PMF of a variable: see `pmflib.plots.model_plots.plot_marginal`."""
+        from pmflib.plots.model_plots import plot_marginal
+
+        return plot_marginal(self, variable, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group; the folder must not exist."""

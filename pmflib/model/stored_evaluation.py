@@ -13,6 +13,9 @@ from pmflib.running.grouping import group_blocks
 from pmflib.running.maps import run_blocks
 from pmflib.store.sample_blocks import BlockReference, read_blocks
 
+SCORES = "scores.json"
+"""Scores by variable, and the calibration, in the folder of an artefact: what `HeldOutScores.to_json` gives."""
+
 
 def evaluate_stored(
     client: Client,

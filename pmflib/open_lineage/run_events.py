@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -58,6 +59,14 @@ class RunEvents:
         self.run_id = run_id or str(uuid.uuid4())
         self._engine = "prefect" if run_id else "pmflib"
         self._dataset: Reference | None = None
+        self._started: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
+
+    def list_seconds(self) -> list[dict[str, Any]]:
+        """Time of each stage so far, in the order in which they ended; of one that was tried again, all of it."""
+        return [
+            {"stage": stage, "seconds": round(took, 3)} for stage, took in self._seconds.items()
+        ]
 
     def start_run(self) -> None:
         """Send the event of a run that starts."""
@@ -95,6 +104,7 @@ class RunEvents:
 
     def start_stage(self, stage: str, run_id: str) -> None:
         """Send the event of a stage that starts."""
+        self._started[run_id] = time.monotonic()
         self._emit("START", run_id, stage)
 
     def end_stage(
@@ -113,6 +123,8 @@ class RunEvents:
         error
             What ended it, if anything did.
         """
+        took = time.monotonic() - self._started.pop(run_id, time.monotonic())
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + took
         inputs: list[Dataset] = []
         outputs: list[Dataset] = []
         for entry in made:

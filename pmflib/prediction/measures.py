@@ -90,27 +90,45 @@ def count_confusion(pmf: FloatArray, truth: IntArray) -> IntArray:
     return np.bincount(truth * n + pmf.argmax(axis=1), minlength=n * n).reshape(n, n)
 
 
-def list_bins(pmf: FloatArray, truth: IntArray) -> list[dict[str, float]]:
-    """Calibration, bin by bin of the probability of the most probable level; empty bins are left out.
+def sum_bins(pmf: FloatArray, truth: IntArray) -> FloatArray:
+    """Sums for the calibration, by bin of the probability of the most probable level; they add up over rows.
+
+    Parameters
+    ----------
+    pmf, truth
+        As for `measure_all`; there may be no row.
+
+    Returns
+    -------
+    float64 of shape (N_BINS, 3): rows, their probabilities of that level, rows where it is true.
+    """
+    confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
+    places = _find_bins(confidence)
+    parts = (None, confidence, correct)
+    return np.stack(
+        [np.bincount(places, each, N_BINS).astype(np.float64) for each in parts], axis=1
+    )
+
+
+def describe_bins(sums: FloatArray) -> list[dict[str, float]]:
+    """Calibration, bin by bin, from what `sum_bins` gives; empty bins are left out.
 
     Returns
     -------
     Edges (from, to), number of rows, mean probability, share of rows where that level is true (accuracy), and the
     standard error of that share, with a pseudo-row each for true and false.
     """
-    confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
-    places = _find_bins(confidence)
     found = []
-    for place in np.unique(places).tolist():
-        here = places == place
-        n, hits = int(here.sum()), int(correct[here].sum())
+    for place, (n, confidence, hits) in enumerate(sums.tolist()):
+        if not n:
+            continue
         drawn_in = (hits + 1) / (n + 2)
         found.append(
             {
                 "from": place / N_BINS,
                 "to": (place + 1) / N_BINS,
-                "rows": n,
-                "probability": float(confidence[here].mean()),
+                "rows": int(n),
+                "probability": confidence / n,
                 "accuracy": hits / n,
                 "accuracy_error": math.sqrt(drawn_in * (1 - drawn_in) / (n + 2)),
             }

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.prediction.measures import Measure, count_confusion, list_bins, measure_all
+from pmflib.prediction.measures import (
+    Measure,
+    count_confusion,
+    describe_bins,
+    measure_all,
+    sum_bins,
+)
 from pmflib.schema import Variable
 
 PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression")
@@ -60,7 +66,7 @@ def compare_predictions(
         },
         "levels": list(variable.levels) if small else None,
         "confusion": count_confusion(predictions[MODEL], truth).tolist() if small else None,
-        "calibration": list_bins(predictions[MODEL], truth),
+        "calibration": describe_bins(sum_bins(predictions[MODEL], truth)),
         "verdict": [_judge(variable.name, name, mine, each) for name, each in others.items()],
     }
 

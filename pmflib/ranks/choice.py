@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pmflib.displays.summary import Summarised, Summary
 from pmflib.selection.comparison import Comparison, ScoredCandidate
+
+if TYPE_CHECKING:
+    from pmflib.plots.drawing import Axes
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,12 @@ class RankChoice(Summarised):
     def reason(self) -> str:
         """A sentence on the choice of the rank."""
         return self.ranks.reason
+
+    def plot(self, **options: Any) -> Axes:
+        """Draw the ranks that were compared: see `pmflib.plots.fit_plots.plot_ranks`."""
+        from pmflib.plots.fit_plots import plot_ranks
+
+        return plot_ranks(self, **options)
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:

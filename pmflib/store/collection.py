@@ -19,6 +19,7 @@ from pmflib.store.artefacts import (
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases, mark_draft
+from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import (
     BY_AGE,
     KeptRuns,
@@ -164,6 +165,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
             amount = found.leftovers.setdefault(name, Amount())
             for folder in folders:
                 drop_folder(store, folder, amount)
+        drop_pages(store, runs.numbers)
         store.drop_leftovers()
         _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
     return found

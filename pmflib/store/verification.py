@@ -48,7 +48,9 @@ REMEDIES: dict[Problem, str] = {
 }
 """What to do about each problem."""
 
-NO_KINDS = frozenset({"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage"})
+NO_KINDS = frozenset(
+    {"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage", "reports"}
+)
 """Folders of a store that hold no artefacts."""
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
 """What else may be in a store: certificates of erasure, and the history of Prefect that earlier versions kept there."""

@@ -186,6 +186,17 @@ def test_artifacts__name_the_pipeline_and_the_run(ran):
     assert facts["reason"] in run.data
 
 
+def test_artifacts__link_to_the_report_of_the_run(ran, home):
+    facts, _, _, artifacts, _ = ran
+    assert not [line for line in ran[2] if "report of the run was not written" in line]
+    (link,) = [each for key, each in artifacts.items() if key.endswith("-report")]
+    page = home / "store" / "reports" / "Nightly 2" / f"{facts['run']:06}.html"
+    assert page.as_uri() in link.data
+    assert f"Run {facts['run']} of pipeline" in page.read_text("utf-8")
+    # a run with nothing new leaves none
+    assert [each.name for each in page.parent.iterdir()] == [page.name]
+
+
 def test_events__have_the_id_of_the_flow_run(ran, home):
     _, run, _, _, _ = ran
     lines = (home / "store" / "lineage" / "events.jsonl").read_text().splitlines()

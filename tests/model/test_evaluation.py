@@ -42,6 +42,8 @@ def score_by_loops(codes, hidden, model):
         for j in np.flatnonzero(gone):
             guesses = (conditional_pmf(tensor, shown, j), BASELINE[SCHEMA.rows_of(int(j))])
             sums[j, 0] += 1
+            gain = math.log(guesses[0][row[j]] / guesses[1][row[j]])
+            sums[j, 9] += gain**2
             for pmf, column, error_column in zip(guesses, (1, 3), (5, 7), strict=True):
                 sums[j, column] += math.log(pmf[row[j]])
                 sums[j, column + 1] += pmf.argmax() == row[j]
@@ -60,6 +62,17 @@ def test_score_hidden__equals_the_loop(model, codes):
     assert scores.n_rows == 40
 
 
+def test_score_hidden__calibration_is_that_of_all_hidden_cells(model, codes):
+    hidden = choose_hidden(codes, np.arange(40), 0.4, 7)
+    scores = score_hidden(codes, hidden, model, BASELINE)
+    content = scores.to_json(SCHEMA)
+    assert sum(each["rows"] for each in content["calibration"]) == hidden.sum()
+    shares = [each["rows"] * each["accuracy"] for each in content["calibration"]]
+    correct = sum(each["correct"] for each in content["variables"].values())
+    assert sum(shares) == pytest.approx(correct)
+    assert all(each["from"] <= each["probability"] <= each["to"] for each in content["calibration"])
+
+
 def test_merge__blocks_add_up(model, codes):
     hidden = choose_hidden(codes, np.arange(40), 0.4, 7)
     parts = [
@@ -69,14 +82,15 @@ def test_merge__blocks_add_up(model, codes):
     merged = HeldOutScores.merge([HeldOutScores.zero(3), *parts])
     whole = score_hidden(codes, hidden, model, BASELINE)
     np.testing.assert_allclose(merged.sums, whole.sums, rtol=1e-13)
+    np.testing.assert_allclose(merged.bins, whole.bins, rtol=1e-13)
     assert merged.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-13)
     assert merged.n_rows == 40
 
 
 def test_summarise__means_over_hidden_cells():
-    sums = np.array([[2, -2, 1, -4, 0, 0, 0, 0, 0], [2, -2, 2, -2, 1, 8, 4, 18, 6]], float)
+    sums = np.array([[2, -2, 1, -4, 0, 0, 0, 0, 0, 2], [2, -2, 2, -2, 1, 8, 4, 18, 6, 0]], float)
     schema = Schema((SCHEMA["a"], SCHEMA["b"]))
-    assert HeldOutScores(sums, -30.0, 10).summarise(schema) == {
+    assert HeldOutScores(sums, -30.0, 10, np.zeros((10, 3))).summarise(schema) == {
         "rows": 10.0,
         "log_likelihood_per_row": -3.0,
         "hidden_cells": 4.0,

@@ -42,4 +42,4 @@ def test_evaluate_stored__on_workers_or_alone_to_the_same_bits(blocks, thread_cl
 def test_evaluate_stored__no_samples_are_no_scores():
     scores = evaluate_stored(None, [], MODEL, BASELINE, 0.5, 3)
     assert scores.n_rows == 0
-    assert set(scores.to_json(SCHEMA)) == {"v0", "v1", "v2"}
+    assert set(scores.to_json(SCHEMA)["variables"]) == {"v0", "v1", "v2"}

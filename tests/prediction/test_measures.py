@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from pmflib.prediction.measures import count_confusion, list_bins, measure_all
+from pmflib.prediction.measures import count_confusion, describe_bins, measure_all, sum_bins
 
 
 def draw(n_rows, n_levels, seed=0):
@@ -58,7 +58,7 @@ def test_measure_all__calibration_error_by_hand():
     # .9 against 2 of 4, .65 against 2 of 2
     expected = (4 * 0.4 + 2 * 0.35) / 6
     assert measure_all(pmf, truth)["calibration_error"].value == pytest.approx(expected)
-    first, second = list_bins(pmf, truth)
+    first, second = describe_bins(sum_bins(pmf, truth))
     assert (first["from"], first["rows"], first["accuracy"]) == (0.6, 2, 1.0)
     assert (second["to"], second["rows"], second["accuracy"]) == (1.0, 4, 0.5)
     assert count_confusion(pmf, truth).tolist() == [[2, 0], [2, 2]]

@@ -69,7 +69,7 @@ def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
     assert found["baseline_accuracy"] == pytest.approx(expected["base_correct"].mean())
     likelihood = np.mean([math.log(row_probability(tensor, row)) for row in codes])
     assert found["log_likelihood_per_row"] == pytest.approx(likelihood)
-    by_variable = json.loads((store.locate(reference) / "scores.json").read_text())
+    by_variable = json.loads((store.locate(reference) / "scores.json").read_text())["variables"]
     assert [by_variable[f"v{j}"]["cells"] for j in range(4)] == hidden.sum(axis=0).tolist()
 
 

@@ -1,0 +1,189 @@
+"""Which variables go together: mutual information and Cramér's V of all pairs under a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError, SchemaError
+from pmflib.level_blocks import FLOOR, repeat_blocks, sum_blocks
+from pmflib.model.joint_pmf import JointPMF
+
+
+@dataclass(frozen=True, eq=False)
+class Associations:
+    """How far each pair of variables is from independence, under a model.
+
+    Parameters
+    ----------
+    names
+        Variables, in the order of the schema.
+    mutual_information
+        float64 of shape (n_variables, n_variables), symmetric, nats, at least 0; 0 on the diagonal.
+    cramers_v
+        float64 of the same shape, in [0, 1]: 0 is independence, 1 where the one variable follows from the other.
+
+    References
+    ----------
+    Cramér (1946), Mathematical Methods of Statistics, section 21.9.
+    """
+
+    names: tuple[str, ...]
+    mutual_information: FloatArray
+    cramers_v: FloatArray
+
+    def rank_pairs(self, most: int, support: IntArray | None = None) -> list[tuple[int, int]]:
+        """Places of the pairs with the most mutual information, the largest first.
+
+        Parameters
+        ----------
+        most
+            Pairs to return, at most; at least 0.
+        support
+            int64 of shape (n_variables, n_variables): samples that hold both variables; pairs that none holds are left
+            out. None leaves none out.
+
+        Raises
+        ------
+        PmfError
+            If most is negative, or support has another shape.
+        """
+        if most < 0:
+            raise PmfError(f"most is {most}; give at least 0")
+        rows, columns = np.triu_indices(len(self.names), 1)
+        if support is not None:
+            if support.shape != self.mutual_information.shape:
+                raise PmfError(
+                    f"support has shape {support.shape}; the associations have {self.mutual_information.shape}"
+                )
+            held = support[rows, columns] > 0
+            rows, columns = rows[held], columns[held]
+        order = np.argsort(-self.mutual_information[rows, columns], kind="stable")[:most]
+        return [(int(rows[each]), int(columns[each])) for each in order]
+
+
+def measure_associations(model: JointPMF) -> Associations:
+    """Measure how far each pair of variables is from independence, under a model.
+
+    Parameters
+    ----------
+    model
+        The model.
+
+    Returns
+    -------
+    The associations of all pairs.
+
+    Notes
+    -----
+    A variable at a time, so that memory is that of the rows of one variable: its cardinality times n_levels.
+    """
+    offsets, factors = model.schema.offsets, model.factors
+    singles = factors @ model.prior
+    sizes = np.diff(offsets)
+    n_variables = sizes.size
+    information = np.zeros((n_variables, n_variables))
+    squares = np.zeros((n_variables, n_variables))
+    for place in range(n_variables - 1):
+        mine, after = model.schema.rows_of(place), slice(int(offsets[place + 1]), None)
+        joint = (factors[mine] * model.prior) @ factors[after].T
+        product = np.maximum(np.outer(singles[mine], singles[after]), FLOOR)
+        edges = offsets[place + 1 :] - offsets[place + 1]
+        logs = np.log(np.maximum(joint, FLOOR) / product)
+        information[place, place + 1 :] = sum_blocks((joint * logs).sum(axis=0), edges)
+        squares[place, place + 1 :] = sum_blocks(
+            ((joint - product) ** 2 / product).sum(axis=0), edges
+        )
+    information, squares = (np.maximum(each + each.T, 0.0) for each in (information, squares))
+    # a variable of one level goes with nothing
+    free = np.maximum(np.minimum(sizes[:, None], sizes) - 1, 1)
+    return Associations(model.schema.names, information, np.sqrt(np.minimum(squares / free, 1.0)))
+
+
+def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
+    """Mutual information of all pairs in the counts themselves, less what chance alone gives.
+
+    Parameters
+    ----------
+    table
+        int64 of shape (n_levels, n_levels), symmetric: `PairCounts.to_dense`.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    float64 of shape (n_variables, n_variables), symmetric, nats, at least 0; NaN on the diagonal, and where no sample
+    holds both.
+
+    Raises
+    ------
+    SchemaError
+        If table and offsets do not agree.
+
+    References
+    ----------
+    Miller (1955), "Note on the bias of information estimates", for what chance gives: of n samples, the product of the
+    free levels over 2 n.
+    """
+    if table.shape != (int(offsets[-1]),) * 2:
+        raise SchemaError(
+            f"table has shape {table.shape}; the offsets ask for {(int(offsets[-1]),) * 2}"
+        )
+    n_variables = offsets.size - 1
+    found = np.full((n_variables, n_variables), np.nan)
+    for place in range(n_variables - 1):
+        block = table[offsets[place] : offsets[place + 1], offsets[place + 1] :].astype(np.float64)
+        edges = offsets[place + 1 :] - offsets[place + 1]
+        by_row = sum_blocks(block, edges, axis=1)
+        by_column = block.sum(axis=0)
+        n_samples = sum_blocks(by_column, edges)
+        # sums of n log n: of the cells, of either margin, and of all samples
+        cells = sum_blocks(_weigh(block).sum(axis=0), edges)
+        rows, columns = _weigh(by_row).sum(axis=0), sum_blocks(_weigh(by_column), edges)
+        held = np.maximum(n_samples, 1.0)
+        raw = (cells - rows - columns + _weigh(n_samples)) / held
+        free = np.maximum(np.count_nonzero(by_row, axis=0) - 1, 0) * np.maximum(
+            sum_blocks((by_column > 0).astype(np.int64), edges) - 1, 0
+        )
+        known = np.where(n_samples > 0, np.maximum(raw - free / (2 * held), 0.0), np.nan)
+        found[place, place + 1 :] = found[place + 1 :, place] = known
+    return found
+
+
+def _weigh(counts: FloatArray) -> FloatArray:
+    return np.asarray(counts * np.log(np.maximum(counts, 1.0)))
+
+
+def expect_values(model: JointPMF) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Expected values of the ordinal variables given each state, and over all samples.
+
+    Returns
+    -------
+    places
+        int64 of shape (n_ordinal,): the variables with values.
+    shifts
+        float64 of shape (n_ordinal, rank): expected value given the state less that over all samples, in standard
+        deviations of the variable; 0 where it does not vary.
+    spreads, means
+        float64 of shape (n_ordinal,): those standard deviations, and the expected values over all samples, in the units
+        of the values.
+    """
+    schema = model.schema
+    places = np.array(
+        [j for j, each in enumerate(schema.variables) if each.values is not None], np.int64
+    )
+    if not places.size:
+        return places, np.zeros((0, model.rank)), np.zeros(0), np.zeros(0)
+    values = np.zeros(schema.n_levels)
+    for place in places.tolist():
+        values[schema.rows_of(place)] = schema.variables[place].numeric_values()
+    singles = model.factors @ model.prior
+    means = sum_blocks(values * singles, schema.offsets)
+    centred = values - repeat_blocks(means, schema.offsets)
+    spreads = np.sqrt(sum_blocks(centred**2 * singles, schema.offsets))[places]
+    shifts = sum_blocks(centred[:, None] * model.factors, schema.offsets)[places]
+    scale = np.where(spreads > 0, spreads, 1.0)
+    shifts = np.where(spreads[:, None] > 0, shifts / scale[:, None], 0.0)
+    return places, shifts, spreads, means[places]

@@ -1,0 +1,336 @@
+"""What was learnt: the model, how it was reached, its states, its scores by variable, and what goes together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.level_blocks import FLOOR
+from pmflib.model import JointPMF
+from pmflib.model.associations import Associations, measure_associations, measure_in_counts
+from pmflib.model.state_profiles import StateProfile, profile_states
+from pmflib.model.stored_evaluation import SCORES
+from pmflib.selection.comparison import Comparison
+from pmflib.store.artefacts import Reference, Store
+
+STATE_LEVELS = 20
+"""Levels that are listed of each state, at most."""
+PAIRS_LISTED = 25
+"""Pairs of variables that go together most, at most."""
+MAX_LEVELS = 6000
+"""Levels up to which the counts of all pairs are read: they then take 0.3 GB."""
+MISSED = 10
+"""Pairs of which the model has least of what the counts have, at most."""
+LEAST_MISSED = 0.02
+"""Mutual information, nats, from which what the model does not have of a pair is listed."""
+CLEAR = 3.0
+"""Standard errors from which a variable is said to be predicted better or worse: there may be hundreds of them."""
+LEAST_CELLS = 30
+"""Hidden answers from which a variable is judged: the standard error of fewer is itself a guess."""
+
+
+@dataclass(frozen=True)
+class AssociatedPair:
+    """Two variables that go together.
+
+    Parameters
+    ----------
+    variables
+        Their names.
+    information, in_counts
+        Mutual information under the model, and in the counts less what chance gives, nats; None where that is not
+        known: no sample holds both.
+    cramers_v
+        Under the model, in [0, 1].
+    support
+        Samples that hold both.
+    levels, lift
+        The levels that go together most, and how many times as often as if the variables were independent.
+    """
+
+    variables: tuple[str, str]
+    information: float
+    in_counts: float | None
+    cramers_v: float
+    support: int
+    levels: tuple[str, str]
+    lift: float
+
+
+@dataclass(frozen=True)
+class VariableScore:
+    """How well one variable is predicted from the other answers of samples held out.
+
+    Parameters
+    ----------
+    name
+        The variable.
+    cells
+        Answers that were hidden and predicted.
+    gain, error
+        Log-probability per answer less that of the variable alone, nats, and its standard error; None of one answer.
+    log_prob, baseline_log_prob
+        Log-probability per answer of the model and of the variable alone, nats.
+    accuracy, baseline_accuracy
+        Share of the answers whose most probable level is the true one.
+    """
+
+    name: str
+    cells: int
+    gain: float
+    error: float | None
+    log_prob: float
+    baseline_log_prob: float
+    accuracy: float
+    baseline_accuracy: float
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether its hidden answers are enough to judge it."""
+        return self.error is not None and self.cells >= LEAST_CELLS
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the model predicts it better than the variable alone, beyond chance."""
+        return self.error is not None and self.is_judged and self.gain > CLEAR * self.error
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the model predicts it worse, beyond chance."""
+        return self.error is not None and self.is_judged and self.gain < -CLEAR * self.error
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """What was learnt.
+
+    Parameters
+    ----------
+    model
+        The model.
+    facts
+        Summary of the fit: method, rank, passes, log-likelihoods, notes.
+    profiles
+        Its latent states, the largest first.
+    associations, pairs
+        Associations of all pairs, and those that go together most.
+    missed
+        Pairs of which the model has least of the mutual information that the counts have, the largest difference first.
+    comparisons
+        All that was compared on held-out data, ranks first.
+    rank_reasons, verdict
+        Sentences on why the rank was chosen, and on whether it is fine; empty and "" where it was given.
+    warnings
+        Sentences that a careful user should know.
+    """
+
+    model: JointPMF
+    facts: dict[str, Any]
+    profiles: list[StateProfile]
+    associations: Associations
+    pairs: list[AssociatedPair]
+    missed: list[AssociatedPair]
+    comparisons: list[Comparison]
+    rank_reasons: list[str] = field(default_factory=list)
+    verdict: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def rank_comparisons(self) -> list[Comparison]:
+        """Those that compared ranks."""
+        return [each for each in self.comparisons if "rank" in each.varied]
+
+
+@dataclass(frozen=True)
+class ScoreFacts:
+    """How good the model is on samples that it has not seen.
+
+    Parameters
+    ----------
+    means
+        Means over all hidden answers, by measure.
+    variables
+        Scores of the variables with hidden answers: those that are judged by falling gain, then the others.
+    calibration
+        Bins of the probability of the most probable level, over all hidden answers.
+    live
+        The same means of the model that was live before; empty where there was none, or it could not be compared.
+    target
+        Report on the target, if the model is for one; else empty.
+    """
+
+    means: dict[str, float]
+    variables: list[VariableScore]
+    calibration: list[dict[str, float]]
+    live: dict[str, float]
+    target: dict[str, Any]
+
+    @property
+    def judged(self) -> list[VariableScore]:
+        """Scores of the variables with enough hidden answers, the largest gain first."""
+        return [each for each in self.variables if each.is_judged]
+
+    @property
+    def calibration_error(self) -> float:
+        """Mean over the hidden answers of how far, by bin, stated and true shares are apart."""
+        n = sum(each["rows"] for each in self.calibration)
+        apart = sum(
+            each["rows"] * abs(each["probability"] - each["accuracy"]) for each in self.calibration
+        )
+        return apart / n if n else 0.0
+
+    @property
+    def calibration_by_chance(self) -> float:
+        """What that mean would be of probabilities that are true, by chance alone."""
+        n = sum(each["rows"] for each in self.calibration)
+        chance = sum(each["rows"] * each["accuracy_error"] for each in self.calibration)
+        return math.sqrt(2 / math.pi) * chance / n if n else 0.0
+
+
+def gather_model(
+    store: Store,
+    stages: Mapping[str, Reference],
+    facts: Mapping[str, Any],
+    level_counts: IntArray,
+    support: IntArray,
+) -> ModelFacts:
+    """Gather what was learnt.
+
+    Parameters
+    ----------
+    store
+        The store.
+    stages
+        Artefacts of the run, among them model and counts.
+    facts
+        Facts of its record.
+    level_counts, support
+        As in `pmflib.report.data_facts.DataFacts`.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is not in the store, or damaged.
+    """
+    model = JointPMF.load(store.locate(stages["model"]) / "model")
+    entry = store.find(stages["model"].identity)
+    summary = dict(facts.get("model") or ({} if entry is None else entry.summary))
+    found = measure_associations(model)
+    in_counts = np.full(found.mutual_information.shape, np.nan)
+    if model.schema.n_levels <= MAX_LEVELS:
+        table = PairCounts.load_total(store.locate(stages["counts"]) / "pairs").to_dense()
+        in_counts = measure_in_counts(table, model.schema.offsets)
+    describe = partial(_describe_pairs, model, found, in_counts, support)
+    rank = facts.get("rank") or {}
+    if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
+        rank = chosen.summary
+    return ModelFacts(
+        model,
+        summary,
+        profile_states(model, most=STATE_LEVELS, level_counts=level_counts),
+        found,
+        describe(found.rank_pairs(PAIRS_LISTED)),
+        describe(_find_missed(found, in_counts, support)),
+        [
+            Comparison.from_json(each)
+            for part in (rank, summary)
+            for each in part.get("comparisons", ())
+        ],
+        list(rank.get("reasons", ())),
+        rank.get("verdict", ""),
+        list(facts.get("warnings", ())),
+    )
+
+
+def _find_missed(
+    found: Associations, in_counts: FloatArray, support: IntArray
+) -> list[tuple[int, int]]:
+    """Pairs that the counts bind more closely than the model does, beyond the noise of few samples."""
+    rows, columns = np.triu_indices(len(found.names), 1)
+    counted = np.nan_to_num(in_counts[rows, columns])
+    short = counted - found.mutual_information[rows, columns]
+    # of n samples, the standard error of mutual information near I is about sqrt(2 I / n)
+    noise = np.sqrt(2 * counted / np.maximum(support[rows, columns], 1))
+    short = np.where(short > np.maximum(LEAST_MISSED, CLEAR * noise), short, 0.0)
+    order = np.argsort(-short, kind="stable")[:MISSED]
+    return [(int(rows[each]), int(columns[each])) for each in order if short[each] > 0]
+
+
+def _describe_pairs(
+    model: JointPMF,
+    found: Associations,
+    in_counts: FloatArray,
+    support: IntArray,
+    places: Sequence[tuple[int, int]],
+) -> list[AssociatedPair]:
+    pairs = []
+    for one, other in places:
+        joint = model.marginal([one, other])
+        product = np.maximum(np.outer(joint.sum(axis=1), joint.sum(axis=0)), FLOOR)
+        parts = joint * np.log(np.maximum(joint, FLOOR) / product)
+        a, b = np.unravel_index(int(parts.argmax()), parts.shape)
+        first, second = model.schema.variables[one], model.schema.variables[other]
+        counted = float(in_counts[one, other])
+        pairs.append(
+            AssociatedPair(
+                (first.name, second.name),
+                float(found.mutual_information[one, other]),
+                None if math.isnan(counted) else counted,
+                float(found.cramers_v[one, other]),
+                int(support[one, other]),
+                (first.levels[a], second.levels[b]),
+                float(joint[a, b] / product[a, b]),
+            )
+        )
+    return pairs
+
+
+def gather_scores(store: Store, scores: Reference, facts: Mapping[str, Any]) -> ScoreFacts | None:
+    """Gather scores; None where they are of an earlier version, or no answer was hidden.
+
+    Raises
+    ------
+    StoreError
+        If the artefact is not in the store, or damaged.
+    """
+    from pmflib.store.file_digests import read_checked
+
+    content = json.loads(read_checked(store.locate(scores) / SCORES))
+    means = dict(facts.get("scores") or {})
+    if "calibration" not in content or not means.get("hidden_cells"):
+        return None
+    variables = [
+        _score_variable(name, sums) for name, sums in content["variables"].items() if sums["cells"]
+    ]
+    target = means.pop("target", None) or {}
+    return ScoreFacts(
+        means,
+        sorted(variables, key=lambda each: (not each.is_judged, -each.gain)),
+        content["calibration"],
+        dict(facts.get("live_scores") or {}),
+        target,
+    )
+
+
+def _score_variable(name: str, sums: Mapping[str, float]) -> VariableScore:
+    n = sums["cells"]
+    gain = (sums["log_prob"] - sums["baseline_log_prob"]) / n
+    variance = max(sums["squared_gain"] / n - gain**2, 0.0)
+    return VariableScore(
+        name,
+        int(n),
+        gain,
+        math.sqrt(variance / (n - 1)) if n > 1 else None,
+        sums["log_prob"] / n,
+        sums["baseline_log_prob"] / n,
+        sums["correct"] / n,
+        sums["baseline_correct"] / n,
+    )

@@ -1,0 +1,274 @@
+"""The paragraph for two minutes: what came in, what model, is it any good, what changed, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pmflib.model.state_profiles import StateProfile
+from pmflib.report.model_facts import ScoreFacts
+from pmflib.report.run_facts import RunReport
+
+_VERDICTS = {
+    "better": "better than",
+    "no worse": "no worse than",
+    "worse": "worse than",
+    "unsure": "not sure to be as good as",
+}
+
+
+def summarise_run(report: RunReport) -> list[str]:
+    """Sentences on a run, in the order in which they are read."""
+    return [
+        *_say_outcome(report),
+        *_say_data(report),
+        *_say_model(report),
+        *_say_labels(report),
+        *_say_changes(report),
+    ]
+
+
+def describe_states(report: RunReport, most: int) -> list[str]:
+    """Sentences on the largest states, at most so many: size, values, and the two levels that distinguish each most."""
+    if report.model is None:
+        return []
+    return [_describe_state(each) for each in report.model.profiles[:most]]
+
+
+def _describe_state(profile: StateProfile) -> str:
+    said = []
+    if profile.n_higher + profile.n_lower > 3:
+        if profile.n_higher > 2 * profile.n_lower:
+            said.append("values mostly higher than on average")
+        elif profile.n_lower > 2 * profile.n_higher:
+            said.append("values mostly lower than on average")
+    for levels, word in ((profile.frequent, "more often"), (profile.rare, "less often")):
+        if levels:
+            named = " and ".join(f"{each.variable} = {each.level}" for each in levels[:2])
+            said.append(f"{word} {named}")
+            break
+    text = "; ".join(said) or "much as all samples"
+    return f"State {profile.number}, {percent(profile.prior)}: {text}."
+
+
+def list_troubles(report: RunReport) -> list[str]:
+    """Sentences on what a person should look at; none where there is nothing."""
+    record = report.record
+    found = []
+    if not record.is_complete:
+        found.append(f"The run was {record.outcome}: {as_sentence(record.reason)}")
+    elif record.outcome == "kept":
+        found.append(f"The new model is not live: {as_sentence(record.reason)}")
+    if report.data.rows and not report.data.adds_up:
+        found.append("The rows do not add up; please report this as a defect.")
+    found += [f"{each['sentence']} ({each['action']})" for each in report.crossed]
+    if report.scores is not None and (
+        worse := [each for each in report.scores.variables if each.is_worse]
+    ):
+        names = ", ".join(each.name for each in worse[:3])
+        more = f" and {len(worse) - 3} more" if worse[3:] else ""
+        found.append(
+            f"{count(len(worse), 'variable')} predicted worse than by the variable alone: {names}{more}."
+        )
+    if report.labels is not None:
+        if suspects := report.labels.facts.get("suspicious_workers", ()):
+            names = ", ".join(str(each["worker"]) for each in suspects[:3])
+            more = f" and {len(suspects) - 3} more" if suspects[3:] else ""
+            found.append(
+                f"{count(len(suspects), 'worker')} no better than chance, or always the same: {names}{more}."
+            )
+        if report.labels.facts.get("converged") is False:
+            found.append("The passes had not converged: raise em.max_passes.")
+    if report.model is not None:
+        if report.model.facts.get("converged") is False:
+            found.append(
+                "The fit stopped at its limit of passes, before it had converged: raise em.max_passes."
+            )
+        found += [as_sentence(text) for text in report.model.warnings]
+    ended_badly = [
+        each for each in report.later if each.action in ("run", "labels") and not each.is_complete
+    ]
+    if ended_badly:
+        last = ended_badly[-1]
+        found.append(f"A later run, {last.number}, was {last.outcome}: {as_sentence(last.reason)}")
+    return found
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Write a number and its noun.
+
+    Examples
+    --------
+    >>> count(1, "file"), count(2500, "file")
+    ('1 file', '2,500 files')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Write a share for people: neither 0 nor 100 % unless it is.
+
+    Examples
+    --------
+    >>> percent(0.446), percent(0.0004), percent(0.9999), percent(1)
+    ('45 %', '0.04 %', '99.99 %', '100 %')
+    """
+    for places in range(digits, 6):
+        text = f"{100 * share:.{places}f}"
+        if float(text) not in (0.0, 100.0) or share in (0.0, 1.0):
+            return f"{text} %"
+    return f"{100 * share:.2g} %"
+
+
+def as_sentence(text: str) -> str:
+    """First line of a text as a sentence: a capital first, a full stop last.
+
+    Examples
+    --------
+    >>> as_sentence("promoted: better today")
+    'Promoted: better today.'
+    """
+    line = first_line(text).strip()
+    return f"{line[:1].upper()}{line[1:]}{'' if line[-1:] in '.!?' else '.'}"
+
+
+def first_line(text: str) -> str:
+    """First line of a text of several."""
+    return text.split("\n")[0]
+
+
+def _say_outcome(report: RunReport) -> Iterator[str]:
+    record = report.record
+    says = {
+        "promoted": "its model went live",
+        "done": "it reached its end",
+        "kept": "its model did not replace the live one",
+        "unchanged": "nothing was new, and the live model stays",
+    }
+    how = says.get(record.outcome, f"it was {record.outcome}")
+    when = f"{record.started[:10]} at {record.started[11:16]} (UTC)"
+    yield f"Run {record.number} of pipeline “{report.pipeline.removesuffix('@labels')}” started on {when}; {how}."
+
+
+def _say_data(report: RunReport) -> Iterator[str]:
+    rows, data = report.data.rows, report.data
+    if not rows:
+        yield "It ended before any row was read."
+        return
+    n = int(rows.get("rows_in", 0))
+    used = int(rows.get("rows_encoded", 0))
+    rejected = int(rows.get("rows_quarantined", 0))
+    said = (
+        f"It read {count(n, 'row')} from {count(len(data.files), 'file')} and used {used:,} of them"
+    )
+    if used == n:
+        said = f"It read {count(n, 'row')} from {count(len(data.files), 'file')} and used them all"
+    if left_out := n - used - rejected:
+        said += f"; {left_out:,} were left out on purpose"
+    if rejected:
+        said += f"; {rejected:,} did not fit ({percent(rejected / n, 1)})"
+    yield said + "."
+    if data.variables:
+        n_samples, n_variables = int(rows.get("samples", 0)), len(data.variables)
+        cells = n_samples * n_variables
+        lacking = 1 - int(rows.get("observed", 0)) / cells if cells else 0.0
+        yield (
+            f"They are the answers of {count(n_samples, 'sample')} to {count(n_variables, 'variable')}; "
+            f"{percent(lacking)} of the answers are missing."
+        )
+
+
+def _say_model(report: RunReport) -> Iterator[str]:
+    if report.model is None:
+        return
+    profiles = report.model.profiles
+    sizes = f", from {percent(profiles[-1].prior)} to {percent(profiles[0].prior)} of the samples"
+    yield f"The model has {count(len(profiles), 'latent state')}{sizes if profiles[1:] else ''}."
+    scores = report.scores
+    if scores is not None:
+        means = scores.means
+        better = sum(each.is_better for each in scores.variables)
+        yield (
+            f"It was asked {count(int(means['hidden_cells']), 'answer')} that were hidden from it, and guessed "
+            f"{percent(means['accuracy'], 1)} of them right; always guessing the most frequent level of each variable "
+            f"gets {percent(means['baseline_accuracy'], 1)}."
+        )
+        if scores.judged:
+            few = (
+                " with hidden answers enough to judge" if scores.judged != scores.variables else ""
+            )
+            yield (
+                f"It predicts {better} of {count(len(scores.judged), 'variable')}{few} better than the variable "
+                "alone, beyond chance."
+            )
+        else:
+            yield "The hidden answers are too few to judge its variables one by one."
+        yield _say_calibration(scores)
+    if report.model.pairs:
+        pair = report.model.pairs[0]
+        yield f"The two variables that go together most are {pair.variables[0]} and {pair.variables[1]}."
+
+
+def _say_labels(report: RunReport) -> Iterator[str]:
+    found = report.labels
+    if found is None:
+        return
+    facts = found.facts
+    yield (
+        f"It found labels for {count(facts['tasks'], 'task')}, from {count(facts['labels'], 'label')} that "
+        f"{count(len(found.workers), 'worker')} gave."
+    )
+    if (alpha := facts.get("alpha")) is not None:
+        kind = "little" if alpha < 0.2 else "some" if alpha < 0.67 else "good"
+        yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."
+    if (same := facts.get("majority_agreement")) is not None:
+        yield f"{percent(same)} of the labels are those of the majority vote."
+    if found.workers:
+        yield (
+            f"The median worker is right {percent(float(np.median(found.accuracy)))} of the time; always giving the "
+            f"most frequent class would be right {percent(found.chance)}."
+        )
+
+
+def _say_calibration(scores: ScoreFacts) -> str:
+    apart, by_chance = scores.calibration_error, scores.calibration_by_chance
+    off = f"on average {100 * apart:.1f} percentage points off what came true"
+    if apart < 0.02:
+        return f"Its probabilities can be believed: {off}."
+    if apart < 2 * by_chance:
+        return f"Its probabilities are {off}, which of so few answers may be chance."
+    return f"Its probabilities are {'roughly right' if apart < 0.05 else 'not to be relied on'}: {off}."
+
+
+def _say_changes(report: RunReport) -> Iterator[str]:
+    before, record = report.before, report.record
+    if before is None:
+        yield "There is no earlier run to compare it with."
+        return
+    then, now = (int((each.facts.get("rows") or {}).get("rows_in", 0)) for each in (before, record))
+    step = now - then
+    change = (
+        "as many rows"
+        if step == 0
+        else f"{count(abs(step), 'row')} {'more' if step > 0 else 'fewer'}"
+    )
+    said = f"Against run {before.number} it had {change}"
+    yield said + "."
+    today = report.gate.get("today", {})
+    if "gain" in today:
+        yield (
+            f"On the same hidden answers its model is {_VERDICTS[today['verdict']]} the model that "
+            f"was live ({today['gain']:+.3f} ± {today['standard_error']:.3f} nats per answer)."
+        )
+    if report.changes is not None and report.changes.variables:
+        moved = [
+            each for each in report.changes.variables if each.total_variation > 2 * each.by_chance
+        ]
+        if moved:
+            yield (
+                f"{count(len(moved), 'variable')} moved beyond chance, {moved[0].variable} the most "
+                f"(total variation {moved[0].total_variation:.2f})."
+            )
+        elif np.any([each.total_variation > 0 for each in report.changes.variables]):
+            yield "No distribution moved beyond chance."

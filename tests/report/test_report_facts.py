@@ -1,0 +1,133 @@
+import shutil
+
+import numpy as np
+import pytest
+
+from pmflib.errors import StoreError
+from pmflib.report.page import render_page, write_page
+from pmflib.report.run_facts import choose_run, gather_report
+from pmflib.report.summary import list_troubles, percent, summarise_run
+from pmflib.store.artefacts import Store
+from pmflib.store.collection import collect
+from pmflib.store.report_pages import drop_pages, keep_page
+from pmflib.store.run_records import RunRecord, append_record, list_records, now
+from tests.report.report_runs import EVIL, RAGGED, SCHEMA
+
+
+@pytest.fixture(scope="module")
+def store(two_nights):
+    return Store(two_nights / "store")
+
+
+@pytest.fixture(scope="module")
+def second(store):
+    return gather_report(store, "hostile", 2)
+
+
+def test_gather_report__data(second):
+    data = second.data
+    assert data.adds_up
+    assert dict(data.destinations)["did not fit, and are in quarantine"] == 4
+    assert data.examples["ragged"][0].raw == RAGGED
+    assert {len(rows) for rows in data.examples.values()} == {2}
+    assert [each.name for each in data.variables] == list(SCHEMA.names)
+    assert all(0.05 < each.missing < 0.15 for each in data.variables)
+    counted = [each.answers for each in data.variables]
+    assert np.diagonal(data.support).tolist() == counted
+    pairs = data.list_least_supported()
+    assert [n for *_, n in pairs] == sorted(data.pair_supports.tolist())[: len(pairs)]
+
+
+def test_gather_report__model_and_scores(second):
+    learnt, scores = second.model, second.scores
+    assert [each.number for each in learnt.profiles] == [1, 2, 3]
+    assert sum(each.prior for each in learnt.profiles) == pytest.approx(1)
+    assert learnt.pairs[0].information >= learnt.pairs[-1].information
+    assert learnt.pairs[0].in_counts == pytest.approx(learnt.pairs[0].information, rel=0.5)
+    cells = sum(each.cells for each in scores.variables)
+    assert cells == scores.means["hidden_cells"]
+    gain = sum(each.cells * each.gain for each in scores.variables) / cells
+    means = scores.means
+    assert gain == pytest.approx(means["log_prob_per_cell"] - means["baseline_log_prob_per_cell"])
+    assert sum(each["rows"] for each in scores.calibration) == cells
+    assert 0 <= scores.calibration_error < 0.3
+
+
+def test_gather_report__changes_timings_lineage(second):
+    assert second.before.number == 1
+    assert [each["name"] for each in second.changes.files.added] == ["1.csv"]
+    stages = ["ingest", "count", "quality", "fit", "refine", "evaluate", "publish"]
+    assert [each for each in second.timings if each in stages] == [
+        each for each in stages if each in second.timings
+    ]
+    assert set(second.timings) >= {"ingest", "count", "evaluate"}
+    assert sum(second.timings.values()) <= second.seconds + 2
+    kinds = {each.kind for each in second.lineage}
+    assert {"dataset", "counts", "raw file"} <= kinds
+    assert second.n_parts > 0
+    assert not second.missing
+    assert [each.number for each in second.history] == [2, 1]
+
+
+def test_gather_report__first_run_knows_of_the_second(store):
+    first = gather_report(store, "hostile", 1)
+    assert first.before is None
+    assert [each.number for each in first.later] == [2]
+    assert "There is no earlier run" in " ".join(summarise_run(first))
+
+
+def test_summarise_run__says_what_came_in_and_how_good_it_is(second):
+    text = " ".join(summarise_run(second))
+    assert "Run 2 of pipeline “hostile”" in text
+    assert "It read 1,404 rows from 2 files and used 1,400 of them; 4 did not fit (0.3 %)." in text
+    assert "The model has 3 latent states" in text
+    assert "Against run 1 it had 702 rows more" in text
+    accuracy = percent(second.scores.means["accuracy"], 1)
+    assert f"guessed {accuracy} of them right" in text
+
+
+def test_render_page__what_comes_from_data_is_text(second):
+    page = render_page(second)
+    assert EVIL not in page
+    assert "&lt;script&gt;alert(" in page
+    assert "\u202e" not in page
+    assert "<img" not in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    assert "https://" not in page
+    assert len(page) < 3e6
+
+
+def test_render_page__same_report_same_text(store, second):
+    assert render_page(second) == render_page(gather_report(store, "hostile", 2))
+
+
+def test_gather_report__run_without_anything(store, tmp_path):
+    other = Store(tmp_path / "store")
+    time = now()
+    record = RunRecord("run", "failed", "no file:\nat all", time, time, "", {})
+    append_record(other, "empty", record)
+    report = gather_report(other, "empty", 1)
+    assert report.model is None
+    assert report.scores is None
+    assert list_troubles(report) == ["The run was failed: No file:."]
+    assert write_page(report, tmp_path / "page.html") > 1000
+    with pytest.raises(StoreError, match="record 2 of pipeline 'empty' is no run"):
+        gather_report(other, "empty", 2)
+    assert choose_run(list_records(other, "empty")).number == 1
+    assert choose_run([]) is None
+
+
+def test_gather_report__of_a_collected_run_what_is_left(two_nights, tmp_path):
+    store = Store(shutil.copytree(two_nights / "store", tmp_path / "store"))
+    for number in (1, 2):
+        keep_page(store, "hostile", number, b"page")
+    collect(store, 1)
+    # the page of the run that is not kept goes too
+    assert [each.name for each in (store.root / "reports" / "hostile").iterdir()] == ["000002.html"]
+    report = gather_report(store, "hostile", 1)
+    assert report.scores is None
+    assert any("pmf gc" in each for each in report.missing)
+    assert "pmf gc" in render_page(report)
+    assert drop_pages(store) == 1
+    assert not (store.root / "reports").exists()
+    assert drop_pages(store) == 0
