@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError
-from pmflib.visible_text import show_text
+from pmflib.safe_text import show_text
 
 Axes: TypeAlias = Any
 """`matplotlib.axes.Axes`, which is not imported for its name alone."""

@@ -26,7 +26,7 @@ from pmflib.plots.drawing import (
 if TYPE_CHECKING:
     from pmflib.model.associations import Associations
     from pmflib.model.joint_pmf import JointPMF
-    from pmflib.model.state_profiles import StateProfile
+    from pmflib.model.state_descriptions import StateDescription
 
 MOST_ROWS = 36
 """Levels that the figure of the states shows, at most."""
@@ -37,7 +37,7 @@ def plot_states(
     *,
     per_state: int | None = None,
     level_counts: IntArray | None = None,
-    profiles: Sequence[StateProfile] | None = None,
+    descriptions: Sequence[StateDescription] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw what distinguishes the latent states: a row per level, a column per state, the largest first.
@@ -49,17 +49,17 @@ def plot_states(
     per_state
         Levels to take of each state, at least 1; None takes as many as a page has room for.
     level_counts
-        As for `pmflib.model.state_profiles.profile_states`.
-    profiles
+        As for `pmflib.model.state_descriptions.describe_states`.
+    descriptions
         What that function gave, where it is known already.
     ax
         Axes to draw on; None makes some.
 
     Returns
     -------
-    The Axes; states are numbered by size. Numbers in cells are probabilities given the state, in per cent; colours say
-    how many times as probable as over all samples (one from 1.2 times on, one from 2, one from 4), or as many times
-    less.
+    The Axes; states have the numbers of their places in the model. Numbers in cells are probabilities given the state,
+    in per cent; colours say how many times as probable as over all samples (one from 1.2 times on, one from 2, one from
+    4), or as many times less.
 
     Raises
     ------
@@ -67,21 +67,21 @@ def plot_states(
         If matplotlib is not installed, or an argument is out of range.
     """
     from pmflib.errors import PmfError
-    from pmflib.model.state_profiles import profile_states
+    from pmflib.model.state_descriptions import describe_states
 
     if per_state is not None and per_state < 1:
         raise PmfError(f"per_state is {per_state}; give at least 1")
     wanted = per_state or max(1, min(4, MOST_ROWS // model.rank))
-    if profiles is None:
-        profiles = profile_states(model, most=wanted, level_counts=level_counts)
+    if descriptions is None:
+        descriptions = describe_states(model, most=wanted, level_counts=level_counts)
     rows: dict[tuple[str, str], int] = {}
-    for profile in profiles:
+    for described in descriptions:
         # a state that lacks what others have is distinguished by what it has less often
-        for each in (profile.frequent or profile.rare)[:wanted]:
+        for each in (described.frequent or described.rare)[:wanted]:
             variable = model.schema[each.variable]
             row = model.schema.rows_of(each.variable).start + variable.levels.index(each.level)
             rows.setdefault((each.variable, each.level), row)
-    order = [profile.state for profile in profiles]
+    order = [each.state for each in descriptions]
     ax = open_axes(ax, (2.9 + 0.62 * len(order), 1.1 + 0.27 * max(len(rows), 1)))
     if not rows:
         ax.text(0.5, 0.5, "No level distinguishes a state.", ha="center", transform=ax.transAxes)
@@ -104,7 +104,7 @@ def plot_states(
         )
     name_rows(ax, [f"{write_text(name, 26)} = {write_text(level, 22)}" for name, level in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    heads = [f"{each.number}\n{100 * each.prior:.0f} %" for each in profiles]
+    heads = [f"{each.state}\n{100 * each.prior:.0f} %" for each in descriptions]
     ax.set_xticks(range(len(heads)), heads)
     ax.tick_params(axis="x", length=0)
     ax.xaxis.tick_top()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pmflib.errors import PmfError
 from pmflib.plots import drawing
 from pmflib.plots.drawing import Axes
-from pmflib.visible_text import show_text
+from pmflib.safe_text import show_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

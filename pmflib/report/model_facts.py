@@ -16,7 +16,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
-from pmflib.model.state_profiles import StateProfile, profile_states
+from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.model.stored_evaluation import SCORES
 from pmflib.selection.comparison import Comparison
 from pmflib.store.artefacts import Reference, Store
@@ -118,7 +118,7 @@ class ModelFacts:
         The model.
     facts
         Summary of the fit: method, rank, passes, log-likelihoods, notes.
-    profiles
+    states
         Its latent states, the largest first.
     associations, pairs
         Associations of all pairs, and those that go together most.
@@ -134,7 +134,7 @@ class ModelFacts:
 
     model: JointPMF
     facts: dict[str, Any]
-    profiles: list[StateProfile]
+    states: list[StateDescription]
     associations: Associations
     pairs: list[AssociatedPair]
     missed: list[AssociatedPair]
@@ -235,7 +235,7 @@ def gather_model(
     return ModelFacts(
         model,
         summary,
-        profile_states(model, most=STATE_LEVELS, level_counts=level_counts),
+        describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
         found,
         describe(found.rank_pairs(PAIRS_LISTED)),
         describe(_find_missed(found, in_counts, support)),

@@ -20,12 +20,12 @@ from pmflib.report.run_facts import RunReport
 from pmflib.report.summary import (
     as_sentence,
     count,
-    describe_states,
+    list_states,
     list_troubles,
     percent,
     summarise_run,
 )
-from pmflib.visible_text import show_text
+from pmflib.safe_text import show_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,7 +79,7 @@ def render_page(report: RunReport) -> str:
         title=report.pipeline.removesuffix("@labels"),
         figures=figures,
         sentences=summarise_run(report),
-        states=describe_states(report, CARDS),
+        states=list_states(report, CARDS),
         troubles=list_troubles(report),
         gains=[] if report.scores is None else choose_gains(report.scores.judged),
         reasons=REASONS,
@@ -89,7 +89,6 @@ def render_page(report: RunReport) -> str:
         predictions=PREDICTIONS,
         measures=MEASURES,
         least_cells=LEAST_CELLS,
-        state_numbers=_number_states(report),
         options=_flatten(report.record.options),
         style=style,
         script=script,
@@ -183,12 +182,6 @@ def _write_size(n_bytes: int | None) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:,.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:,.1f} {unit}"
-
-
-def _number_states(report: RunReport) -> dict[int, int]:
-    """Numbers of the states for people, by their place in the model."""
-    profiles = [] if report.model is None else report.model.profiles
-    return {each.state: each.number for each in profiles}
 
 
 def _flatten(options: dict[str, Any]) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def _draw_model(learnt: ModelFacts, data: DataFacts) -> dict[str, str]:
     if learnt.model.rank <= STATES_SHOWN:
 
         def draw_states(ax: Axes) -> None:
-            plot_states(learnt.model, profiles=learnt.profiles, ax=ax)
+            plot_states(learnt.model, descriptions=learnt.states, ax=ax)
             n_rows = len(ax.get_yticklabels())
             ax.figure.set_size_inches(3.2 + 0.62 * learnt.model.rank, 1.1 + 0.26 * max(n_rows, 1))
 

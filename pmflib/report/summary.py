@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pmflib.model.state_profiles import StateProfile
+from pmflib.model.state_descriptions import StateDescription
 from pmflib.report.model_facts import ScoreFacts
 from pmflib.report.run_facts import RunReport
 
@@ -29,27 +29,27 @@ def summarise_run(report: RunReport) -> list[str]:
     ]
 
 
-def describe_states(report: RunReport, most: int) -> list[str]:
+def list_states(report: RunReport, most: int) -> list[str]:
     """Sentences on the largest states, at most so many: size, values, and the two levels that distinguish each most."""
     if report.model is None:
         return []
-    return [_describe_state(each) for each in report.model.profiles[:most]]
+    return [_describe_state(each) for each in report.model.states[:most]]
 
 
-def _describe_state(profile: StateProfile) -> str:
+def _describe_state(state: StateDescription) -> str:
     said = []
-    if profile.n_higher + profile.n_lower > 3:
-        if profile.n_higher > 2 * profile.n_lower:
+    if state.n_higher + state.n_lower > 3:
+        if state.n_higher > 2 * state.n_lower:
             said.append("values mostly higher than on average")
-        elif profile.n_lower > 2 * profile.n_higher:
+        elif state.n_lower > 2 * state.n_higher:
             said.append("values mostly lower than on average")
-    for levels, word in ((profile.frequent, "more often"), (profile.rare, "less often")):
+    for levels, word in ((state.frequent, "more often"), (state.rare, "less often")):
         if levels:
             named = " and ".join(f"{each.variable} = {each.level}" for each in levels[:2])
             said.append(f"{word} {named}")
             break
     text = "; ".join(said) or "much as all samples"
-    return f"State {profile.number}, {percent(profile.prior)}: {text}."
+    return f"State {state.state}, {percent(state.prior)}: {text}."
 
 
 def list_troubles(report: RunReport) -> list[str]:
@@ -182,9 +182,9 @@ def _say_data(report: RunReport) -> Iterator[str]:
 def _say_model(report: RunReport) -> Iterator[str]:
     if report.model is None:
         return
-    profiles = report.model.profiles
-    sizes = f", from {percent(profiles[-1].prior)} to {percent(profiles[0].prior)} of the samples"
-    yield f"The model has {count(len(profiles), 'latent state')}{sizes if profiles[1:] else ''}."
+    states = report.model.states
+    sizes = f", from {percent(states[-1].prior)} to {percent(states[0].prior)} of the samples"
+    yield f"The model has {count(len(states), 'latent state')}{sizes if states[1:] else ''}."
     scores = report.scores
     if scores is not None:
         means = scores.means

@@ -56,7 +56,7 @@ def test_plot_states__a_row_per_level_and_a_column_per_state(model):
     ax = model.plot_states(per_state=2)
     names = texts_of(ax.get_yticklabels())
     assert names == ["price $5 & $6 = high", "b = z", "price $5 & $6 = low", "b = x"]
-    assert texts_of(ax.get_xticklabels()) == ["1\n70 %", "2\n30 %"]
+    assert texts_of(ax.get_xticklabels()) == ["1\n70 %", "0\n30 %"]
     assert texts_of(ax.texts)[:4] == ["80", "10", "70", "10"]
     colours = [matplotlib.colors.to_hex(each) for each in ax.collections[0].get_facecolors()]
     # as probable again and more is blue, and as many times less brown

@@ -40,8 +40,8 @@ def test_gather_report__data(second):
 
 def test_gather_report__model_and_scores(second):
     learnt, scores = second.model, second.scores
-    assert [each.number for each in learnt.profiles] == [1, 2, 3]
-    assert sum(each.prior for each in learnt.profiles) == pytest.approx(1)
+    assert {each.state for each in learnt.states} == {0, 1, 2}
+    assert sum(each.prior for each in learnt.states) == pytest.approx(1)
     assert learnt.pairs[0].information >= learnt.pairs[-1].information
     assert learnt.pairs[0].in_counts == pytest.approx(learnt.pairs[0].information, rel=0.5)
     cells = sum(each.cells for each in scores.variables)
