@@ -7,8 +7,10 @@ import pytest
 
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.erasure.erasing import erase
+from pmflib.report.data_facts import gather_data
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
+from pmflib.store.report_pages import keep_page
 from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.verification import verify_store
@@ -132,6 +134,21 @@ def check_nights(folder, layout, seed, n_nights):
 @pytest.mark.parametrize("layout", ["long", "timed", "wide"])
 def test_erase__equals_a_store_that_never_saw_them(tmp_path, layout):
     check_nights(tmp_path, layout, 3, 3)
+
+
+def test_erase__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_path):
+    pipeline = Pipeline(tmp_path / "pipeline", "long")
+    lines = ["who,what,said", "s1,a,1", "s1,b,secret", "s2,a,1", "s2,b,open"]
+    (pipeline.data / "a.csv").write_text("\n".join(lines) + "\n")
+    pipeline.run()
+    page = keep_page(pipeline.store, pipeline.config.name, 1, b"s1,b,secret")
+    pipeline.verify()
+    erase(pipeline.store, ["s1"])
+    assert not page.exists()
+    stages = find_last_run(pipeline.store, pipeline.config.name).stages
+    rows = pipeline.store.find(stages["dataset"].identity).summary
+    shown = gather_data(pipeline.store, {"dataset": stages["dataset"]}, [], rows).examples
+    assert [each.raw for each in shown["unknown_level"]] == ["s2,b,open"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from flows.commands.report import report
+from flows.crowd import crowd_flow
+from pmflib.report.page import render_page
+from pmflib.report.run_facts import gather_report
+from pmflib.report.summary import list_troubles, summarise_run
+from pmflib.store.artefacts import Store
+
+EVIL = "<b onclick=alert(1)>bob</b>"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """Pipeline of a label log: three good workers, and one who always gives the same label."""
+    folder = tmp_path_factory.mktemp("labels")
+    rng = np.random.default_rng(0)
+    lines = ["task,worker,label"]
+    for task in range(60):
+        truth = rng.integers(2)
+        for worker in ("ann", EVIL, "cy"):
+            right = rng.random() < 0.9
+            lines.append(f"t{task},{worker},{'no' if (truth == 1) == right else 'yes'}")
+        lines.append(f"t{task},same,yes")
+    (folder / "log.csv").write_text("\n".join([*lines, "t1,ann"]) + "\n")
+    file = folder / "pipeline.toml"
+    file.write_text(
+        'name = "votes"\n[source]\npath = "log.csv"\nlayout = "long"\nsample = "task"\n'
+        'variable = "worker"\nvalue = "label"\n[model]\nrank = 1\n'
+    )
+    crowd_flow.fn(str(file))
+    return file
+
+
+def test_gather_report__of_a_label_log(config):
+    found = gather_report(Store(config.parent / "store"), "votes@labels", 1)
+    labels = found.labels
+    assert found.model is None
+    assert not found.missing
+    assert labels.workers == sorted(labels.workers)
+    assert labels.n_labels.tolist() == [60] * 4
+    np.testing.assert_allclose(labels.confusion.sum(axis=1), 1)
+    assert dict(labels.classes).keys() == {"no", "yes"}
+    assert [name for name, *_ in labels.list_workers()] == labels.workers
+    text = " ".join(summarise_run(found))
+    assert "It found labels for 60 tasks, from 240 labels that 4 workers gave." in text
+    assert list_troubles(found) == ["1 worker no better than chance, or always the same: same."]
+
+
+def test_render_page__of_a_label_log(config, tmp_path):
+    report(config, output=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "<h1>votes: labels, run 1</h1>" in page
+    assert EVIL not in page
+    assert "&lt;b onclick" in page
+    assert page.count('role="img"') == 2
+    again = gather_report(Store(config.parent / "store"), "votes@labels", 1)
+    assert page == render_page(again)
