@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.groups import load_groups, pick_variables
+from pmflib.counting.pair_counts import load_shape
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.model.stored_evaluation import SCORES
+from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.store.artefacts import Reference, Store
 
@@ -25,8 +27,8 @@ STATE_LEVELS = 20
 """Levels that are listed of each state, at most."""
 PAIRS_LISTED = 25
 """Pairs of variables that go together most, at most."""
-MAX_LEVELS = 6000
-"""Levels up to which the counts of all pairs are read: they then take 0.3 GB."""
+MAX_LEVELS = 3000
+"""Levels up to which all pairs are looked at, in 0.3 GB; of more, those of the variables that are observed most."""
 MISSED = 10
 """Pairs of which the model has least of what the counts have, at most."""
 LEAST_MISSED = 0.02
@@ -121,7 +123,7 @@ class ModelFacts:
     states
         Its latent states, the largest first.
     associations, pairs
-        Associations of all pairs, and those that go together most.
+        Associations of all pairs of the variables looked at, and the pairs that go together most.
     missed
         Pairs of which the model has least of the mutual information that the counts have, the largest difference first.
     comparisons
@@ -223,12 +225,15 @@ def gather_model(
     model = JointPMF.load(store.locate(stages["model"]) / "model")
     entry = store.find(stages["model"].identity)
     summary = dict(facts.get("model") or ({} if entry is None else entry.summary))
-    found = measure_associations(model)
-    in_counts = np.full(found.mutual_information.shape, np.nan)
-    if model.schema.n_levels <= MAX_LEVELS:
-        table = PairCounts.load_total(store.locate(stages["counts"]) / "pairs").to_dense()
-        in_counts = measure_in_counts(table, model.schema.offsets)
-    describe = partial(_describe_pairs, model, found, in_counts, support)
+    kept = np.arange(model.schema.n_variables)
+    if model.schema.n_levels > MAX_LEVELS:
+        kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
+    some = _narrow(model, kept)
+    found, path = measure_associations(some), store.locate(stages["counts"]) / "pairs"
+    folds = range(load_shape(path)[1])
+    table = load_groups(path, [folds], kept).to_dense()
+    in_counts, held = measure_in_counts(table, some.schema.offsets), support[np.ix_(kept, kept)]
+    describe = partial(_describe_pairs, some, found, in_counts, held)
     rank = facts.get("rank") or {}
     if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
         rank = chosen.summary
@@ -238,7 +243,7 @@ def gather_model(
         describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
         found,
         describe(found.rank_pairs(PAIRS_LISTED)),
-        describe(_find_missed(found, in_counts, support)),
+        describe(_find_missed(found, in_counts, held)),
         [
             Comparison.from_json(each)
             for part in (rank, summary)
@@ -248,6 +253,14 @@ def gather_model(
         rank.get("verdict", ""),
         list(facts.get("warnings", ())),
     )
+
+
+def _narrow(model: JointPMF, variables: IntArray) -> JointPMF:
+    """Model of some of the variables alone."""
+    schema = model.schema
+    rows = np.concatenate([np.arange(schema.n_levels)[schema.rows_of(int(j))] for j in variables])
+    narrow = Schema(tuple(schema[int(j)] for j in variables))
+    return JointPMF(model.prior, model.factors[rows], narrow)
 
 
 def _find_missed(

@@ -53,6 +53,22 @@ def test_gather_report__model_and_scores(second):
     assert 0 <= scores.calibration_error < 0.3
 
 
+def test_gather_report__pairs_of_the_variables_observed_most(store, second, monkeypatch):
+    monkeypatch.setattr("pmflib.report.model_facts.MAX_LEVELS", 14)
+    learnt = gather_report(store, "hostile", 2).model
+    kept = learnt.associations.names
+    assert 2 <= len(kept) < len(SCHEMA.names)
+    answers = {each.name: each.answers for each in second.data.variables}
+    assert min(answers[name] for name in kept) >= max(
+        n for name, n in answers.items() if name not in kept
+    )
+    whole = {each.variables: each for each in second.model.pairs}
+    for each in learnt.pairs:
+        assert each.support == whole[each.variables].support
+        assert each.information == pytest.approx(whole[each.variables].information)
+        assert each.in_counts == pytest.approx(whole[each.variables].in_counts)
+
+
 def test_gather_report__changes_timings_lineage(second):
     assert second.before.number == 1
     assert [each["name"] for each in second.changes.files.added] == ["1.csv"]
