@@ -17,7 +17,7 @@ from pmflib.report.figures import DARK, name_variable
 from pmflib.report.model_facts import LEAST_CELLS
 from pmflib.report.page_figures import STATES_SHOWN, choose_gains, draw_figures
 from pmflib.report.run_facts import RunReport
-from pmflib.report.summary import (
+from pmflib.report.sentences import (
     as_sentence,
     count,
     list_states,

@@ -19,7 +19,7 @@ from pmflib.report.figures import draw_figure, size_bars
 from pmflib.report.label_facts import LabelFacts
 from pmflib.report.model_facts import ModelFacts, ScoreFacts, VariableScore
 from pmflib.report.run_facts import RunReport
-from pmflib.report.summary import count, percent
+from pmflib.report.sentences import count, percent
 from pmflib.selection.comparison import Comparison, format_setting
 
 GAINS_SHOWN = 30

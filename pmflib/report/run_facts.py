@@ -69,7 +69,7 @@ class RunReport:
     data, model, scores
         What came in, what was learnt, how good it is.
     labels
-        Of a label log, what was found in it, in place of a model.
+        What was found in a label log, in place of a model.
     before, changes
         The last run before that reached its end, and what differs from it.
     lineage, n_parts

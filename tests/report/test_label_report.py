@@ -5,7 +5,7 @@ from flows.commands.report import report
 from flows.crowd import crowd_flow
 from pmflib.report.page import render_page
 from pmflib.report.run_facts import gather_report
-from pmflib.report.summary import list_troubles, summarise_run
+from pmflib.report.sentences import list_troubles, summarise_run
 from pmflib.store.artefacts import Store
 
 EVIL = "<b onclick=alert(1)>bob</b>"

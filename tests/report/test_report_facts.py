@@ -6,7 +6,7 @@ import pytest
 from pmflib.errors import StoreError
 from pmflib.report.page import render_page, write_page
 from pmflib.report.run_facts import choose_run, gather_report
-from pmflib.report.summary import list_troubles, percent, summarise_run
+from pmflib.report.sentences import list_troubles, percent, summarise_run
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.report_pages import drop_pages, keep_page
