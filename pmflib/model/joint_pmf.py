@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from pmflib.counting.pair_counts import PairCounts
     from pmflib.model.reference_scores import ReferenceScores
+    from pmflib.plots.drawing import Axes
     from pmflib.questions.answers import Answer
     from pmflib.questions.conditions import Given
     from pmflib.questions.evidence import Evidence
-    from pmflib.plots.drawing import Axes
 
 KIND = "joint PMF"
 """Attribute ``kind`` of the Zarr group of a model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pmflib.model.associations import Associations
     from pmflib.model.joint_pmf import JointPMF
     from pmflib.model.state_descriptions import StateDescription
+    from pmflib.questions.conditions import Given
 
 MOST_ROWS = 36
 """Levels that the figure of the states shows, at most."""
@@ -162,7 +163,7 @@ def plot_marginal(
     model: JointPMF,
     variable: str | int,
     *,
-    given: Mapping[str | int, str] | Mapping[str | int, int] | None = None,
+    given: Given | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the PMF of a variable; with a condition, next to the one without.
@@ -189,18 +190,14 @@ def plot_marginal(
     SchemaError
         If a variable or level is unknown.
     """
+    from pmflib.questions.conditions import describe_conditions, encode_conditions
+
     known = model.schema[variable]
     pmf = 100 * model.marginal([variable])
     ax = open_axes(ax, (5.6, 0.8 + 0.28 * pmf.size))
     places = np.arange(pmf.size)
     if given:
-        condition = ", ".join(
-            f"{model.schema[name].name} = {model.schema[name].levels[code]}"
-            for name, code in (
-                (model.schema.names[place], code)
-                for place, code in model.encode_levels(given).items()
-            )
-        )
+        condition = describe_conditions(model.schema, encode_conditions(model.schema, given))
         ax.barh(
             places - 0.2,
             100 * model.marginal([variable], given),

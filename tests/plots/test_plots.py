@@ -90,7 +90,7 @@ def test_plot_marginal__alone_and_given(model):
     ax = model.plot_marginal("b", given={"price $5 & $6": "low"})
     given = 100 * model.marginal(["b"], {"price $5 & $6": "low"})
     np.testing.assert_allclose(widths_of(ax)[:3], given)
-    assert texts_of(ax.get_legend().get_texts())[0] == "given price $5 & $6 = low"
+    assert texts_of(ax.get_legend().get_texts())[0] == "given price $5 & $6=low"
     ax.figure.canvas.draw()
     with pytest.raises(SchemaError):
         model.plot_marginal("nothing")
