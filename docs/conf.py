@@ -26,8 +26,7 @@ html_theme = "furo"
 html_title = f"pmflib {release}"
 html_static_path = ["_static"]
 html_css_files = ["tables.css"]
-# options begin with two dashes, which are no dash
-smartquotes = False
+html_show_copyright = False
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}

@@ -80,7 +80,7 @@ def describe_default(option):
 
 def escape(text):
     """Text that is safe in a cell of a Markdown table."""
-    return re.sub(r"([|<>*_\\\[\]])", r"\\\1", " ".join(text.split()))
+    return escape_text(" ".join(text.split())).replace("|", "\\|")
 
 
 def describe_commands():
@@ -93,7 +93,7 @@ def describe_commands():
             each.name.upper() if each.required else f"[{each.name.upper()}]" for each in arguments
         )
         lines += ["```console", f"$ {name} {usage} [OPTIONS]".replace("  ", " "), "```", ""]
-        lines += [re.sub(r"([<*])", r"\\\1", command.help or ""), ""]
+        lines += [escape_text(command.help or ""), ""]
         lines += ["| argument or option | default | what it is |", "|---|---|---|"]
         for each in command.params:
             if each.param_type_name == "argument":
@@ -146,8 +146,15 @@ def list_options(fields):
 
 
 def escape_text(text):
-    """Prose of a docstring as Markdown."""
-    return re.sub(r"([<*\[\]])", r"\\\1", text.replace("``", "`"))
+    """Prose of a docstring as Markdown; options are code, or their dashes would become one."""
+
+    def mark(found):
+        if found[1]:
+            return found[1]
+        return f"`{found[2]}`" if found[2] else "\\" + found[3]
+
+    pattern = r"(`[^`]*`)|(?<!\w)(--[a-z][a-z-]*)|([<*_\\\[\]])"
+    return re.sub(pattern, mark, text.replace("``", "`"))
 
 
 def show_default(field):
