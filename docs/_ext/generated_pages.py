@@ -20,6 +20,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "deploy/README.md": "deployment.md",
     "benchmarks/README.md": "benchmark-programs.md",
+    "examples/README.md": "examples.md",
 }
 """Page of the site for each document that is not in docs/."""
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)\s#]+)")
@@ -200,6 +201,7 @@ def take_figures():
 GENERATED = {
     "measured": take_figures,
     "library": lambda: list_names("pmflib"),
+    "library-questions": lambda: list_names("pmflib.questions"),
     "library-crowd": lambda: list_names("pmflib.crowd"),
     "commands": describe_commands,
     "configuration": describe_configuration,

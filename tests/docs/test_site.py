@@ -76,19 +76,21 @@ def test_site__every_public_name_command_and_section_has_a_place(site):
     from flows.cli import app
     from pmflib.config.pipeline import PipelineConfig
 
-    models, crowd, commands, configuration = (
+    models, crowd, questions, commands, configuration = (
         (site / f"{name}.html").read_text("utf-8")
-        for name in ("library", "library-crowd", "commands", "configuration")
+        for name in ("library", "library-crowd", "library-questions", "commands", "configuration")
     )
-    for name in set(pmflib.__all__) - {"crowd"}:
+    for name in set(pmflib.__all__) - {"crowd", "questions"}:
         assert f'id="pmflib.{name}"' in models or f'.{name}"' in models, name
+    for name in pmflib.questions.__all__:
+        assert f'.{name}"' in questions, name
     for name in pmflib.crowd.__all__:
         assert f'.{name}"' in crowd, name
     for command in app.registered_commands:
         assert f">pmf {command.callback.__name__}<" in commands, command
     assert ">pmf schema set<" in commands
     for name, field in PipelineConfig.model_fields.items():
-        assert (field.alias or name) in configuration, name
+        assert name == "base" or (field.alias or name) in configuration, name
 
 
 def test_site__can_be_searched(site):
