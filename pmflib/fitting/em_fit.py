@@ -96,7 +96,9 @@ class EMFit:
 
     def sized_for(self, training: Samples) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
-        return replace(self, options=self.options.fit_to(training.n_observed, self.rank))
+        options = self.options.fit_to(training.n_observed, self.rank, self.schema.n_levels)
+        # a start from pairs that is made already costs nothing
+        return replace(self, options=replace(options, from_pairs=options.from_pairs or bool(self.made)))
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
@@ -151,8 +153,13 @@ class EMFit:
     def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[Recipe, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        starts = self.make_starts(count_pairs(codes, self.schema))
-        return self.sized_for(training).choose(training, held_out, starts)
+        fit = self.sized_for(training)
+        return fit.choose(training, held_out, fit.make_starts(fit._count(codes)))
+
+    def _count(self, codes: IntArray) -> PairCounts:
+        """Counts for starts: of folds where a method may compare by them."""
+        folds = {} if self.options.from_pairs else {"n_folds": 1}
+        return count_pairs(codes, self.schema, **folds)
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
@@ -161,8 +168,8 @@ class EMFit:
 
     def follow(self, recipe: Recipe, codes: IntArray, held_out: tuple[float, ...]) -> FitResult:
         """Fit all samples in memory by a recipe, found when a fold of them was held out, with these scores."""
-        starts = self.make_starts(count_pairs(codes, self.schema))
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        starts = self.make_starts(self.sized_for(training)._count(codes))
         if recipe.share is not None:
             steps = recipe.passes or 0
             samples, start = self._open_for_target(training, starts)

@@ -224,7 +224,8 @@ def plan_fit_em(
     rank, start, pseudo_count, members
         As for `fit_em`.
     """
-    options = Options.make(start, pseudo_count, members, rank).fit_to(samples.n_observed, rank)
+    options = Options.make(start, pseudo_count, members, rank)
+    options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
     n_threads = count_threads(samples.client)
     return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models)
 

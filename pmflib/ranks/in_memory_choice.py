@@ -7,6 +7,7 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import count_pairs
+from pmflib.fitting.candidates import LARGEST_PAIRS
 from pmflib.hashing import assign_folds
 from pmflib.ranks.by_samples import compare_on_samples
 from pmflib.ranks.choice import RankChoice
@@ -70,7 +71,17 @@ def choose_rank_in_memory(
     counts = count_pairs(codes, schema, n_folds=1)
     places = np.arange(schema.n_variables)
     judges = _spread(held_out, MOST_SAMPLES // 4)
-    samples = RankSamples(schema, codes, judges, counts, places, estimate_singles(counts), target)
+    from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(codes >= 0)
+    samples = RankSamples(
+        schema,
+        codes,
+        judges,
+        counts,
+        places,
+        estimate_singles(counts),
+        target,
+        "pairs" if from_pairs else "random",
+    )
     return compare_on_samples(
         samples,
         first=FIRST,
