@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -11,13 +11,21 @@ from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError
 from pmflib.estimators.joint_estimator import JointEstimator
 from pmflib.estimators.user_tables import make_table
-from pmflib.schema import MISSING
+from pmflib.schema import MISSING, Schema
 
 
 class PMFDensity(DensityMixin, JointEstimator):  # type: ignore[misc]
     """Probability of rows: how usual each is, and new rows like them.
 
-    Parameters and attributes are those of `JointEstimator`.
+    Parameters
+    ----------
+    rank, schema, bins, members, random_state
+        As in `JointEstimator`; more members estimate better.
+
+    Attributes
+    ----------
+    model_, result_, n_features_in_, feature_names_in_
+        As in `JointEstimator`.
 
     Examples
     --------
@@ -28,6 +36,17 @@ class PMFDensity(DensityMixin, JointEstimator):  # type: ignore[misc]
     >>> bool(usual > odd)
     True
     """
+
+    def __init__(
+        self,
+        rank: int | Literal["auto"] = "auto",
+        *,
+        schema: Schema | None = None,
+        bins: int = 8,
+        members: int = 8,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(rank, schema=schema, bins=bins, members=members, random_state=random_state)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit a joint PMF of the columns.

@@ -30,7 +30,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         expected value of columns of numbers, and the mode of the others. "draw": a random one, by its probability; all
         of a row's together, so that what is drawn depends on each other as the data do.
     schema, bins, members, random_state
-        As in `JointEstimator`; ``random_state`` is the seed of draws as well.
+        As in `JointEstimator`; ``random_state`` is the seed of draws as well, and more members guess better.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         strategy: Literal["mode", "mean", "draw"] = "mode",
         schema: Schema | None = None,
         bins: int = 8,
-        members: int = 1,
+        members: int = 8,
         random_state: Any = 0,
     ) -> None:
         super().__init__(rank, schema=schema, bins=bins, members=members, random_state=random_state)

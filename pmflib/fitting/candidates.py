@@ -20,8 +20,8 @@ PLENTY = 1000
 """Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
 
 LARGEST_PAIRS = 10
-"""Entries of the table of pairs per observed cell up to which a fit of few samples may start from it: a larger one takes
-most of the time, and has next to nothing in most entries."""
+"""Entries of the table of pairs per observed cell up to which a small fit, or members, may start from it: a larger one
+takes most of the time, and has next to nothing in most entries."""
 
 START_METHODS = ("auto", "random")
 """Methods of `fit` whose starts "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
@@ -88,7 +88,7 @@ class Options:
         Whether to run `N_STARTS` starts until they have converged, and to compare the mean of their parameters with the
         best of them; else runs stop early, at the pass that is best on the held-out samples.
     from_pairs
-        Whether the first of these starts is that of the first method; else all are of the second.
+        Whether starts may be made of the pairs; else all are random.
     """
 
     start_methods: tuple[str, ...]
@@ -117,6 +117,8 @@ class Options:
             len(self.start_methods) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
         )
         from_pairs = n_levels**2 <= LARGEST_PAIRS * n_observed
+        if self.members > 1 and len(self.start_methods) > 1 and not from_pairs:
+            return replace(self, start_methods=("random",), from_pairs=False)
         return replace(self, small=small, from_pairs=from_pairs or not small)
 
     @property

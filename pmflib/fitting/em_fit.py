@@ -96,9 +96,9 @@ class EMFit:
 
     def sized_for(self, training: Samples) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
-        options = self.options.fit_to(training.n_observed, self.rank, self.schema.n_levels)
         # a start from pairs that is made already costs nothing
-        return replace(self, options=replace(options, from_pairs=options.from_pairs or bool(self.made)))
+        n_levels = 0 if self.made else self.schema.n_levels
+        return replace(self, options=self.options.fit_to(training.n_observed, self.rank, n_levels))
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""

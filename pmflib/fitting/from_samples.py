@@ -181,6 +181,9 @@ def fit_em(
         rank, chosen, notes = _choose_rank(
             samples, schema, validation, counts=counts, members=members, target=place, seed=seed
         )
+    if rank == 1:
+        # independent variables have one fit
+        members = 1
     fit = EMFit(
         schema=schema,
         rank=model.rank if model is not None else rank or 0,

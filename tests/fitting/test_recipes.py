@@ -99,6 +99,9 @@ def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
     options = Options.make("auto", "auto", 1, 3)
     assert options.fit_to(1000, 3, 100).starts_of_small == (("auto", 1), ("random", 7))
     assert options.fit_to(1000, 3, 101).starts_of_small == (("random", 8),)
+    members = Options.make("auto", "auto", 4, 3)
+    assert members.fit_to(1000, 3, 100).start_methods == ("pairs", "random")
+    assert members.fit_to(1000, 3, 101).start_methods == ("random",)
     # a large fit compares both, one after the other
     assert options.fit_to(10**7, 3, 10**5).from_pairs
 
