@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _ESTIMATORS = ("CrowdAggregator", "DawidSkene", "MajorityVote", "OneCoinDawidSkene")
-"""Of these scikit-learn is loaded, which takes a second: where one is asked for."""
+"""Names that load scikit-learn, which takes a second: only where one is asked for."""
 
 
 def __getattr__(name: str) -> Any:
