@@ -11,8 +11,9 @@ order of the answers, and a guess counts as right where it rounds to the truth. 
 12 variables with 4 levels, of which the cells of 5 % are shuffled, each column on its own; the smaller the
 concentration, the more distinct the states. Every detector is fitted to all rows, and ranks them all.
 
-Nothing was tuned on these sets but the fit for a target, on car and nltcs among others; see `targets.py`. "less" is the peer's figure less ours, paired, with its standard error: over rows,
-over cells, or over draws. Seconds are of processor time of a fit with its predictions, medians, without compilation.
+Nothing was tuned on these sets but the fit for a target, on car and nltcs among others: see `targets.py`. "less" is the
+peer's figure less ours, paired, with its standard error: over rows, over cells, or over draws. Seconds are of processor
+time of a fit with its predictions, medians, without compilation.
 """
 
 from __future__ import annotations
