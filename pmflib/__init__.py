@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pmflib.diagnosis.diagnostics import diagnose
     from pmflib.em.stored_samples import StoredSamples
     from pmflib.errors import ConvergenceWarning, PmfError, SchemaWarning
+    from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
     from pmflib.fitting.distillation import distil
     from pmflib.fitting.from_pairs import FitResult, fit
     from pmflib.fitting.from_samples import fit_em
@@ -36,6 +37,10 @@ __all__ = [
     "FitResult",
     "JointPMF",
     "Marginals",
+    "PMFClassifier",
+    "PMFDensity",
+    "PMFImputer",
+    "PMFTransformer",
     "PairCounts",
     "PmfError",
     "RankChoice",
@@ -62,6 +67,10 @@ _HOMES = {
     "FitResult": "pmflib.fitting.from_pairs",
     "JointPMF": "pmflib.model",
     "Marginals": "pmflib.counting.marginals",
+    "PMFClassifier": "pmflib.estimators",
+    "PMFDensity": "pmflib.estimators",
+    "PMFImputer": "pmflib.estimators",
+    "PMFTransformer": "pmflib.estimators",
     "PairCounts": "pmflib.counting.pair_counts",
     "PmfError": "pmflib.errors",
     "RankChoice": "pmflib.ranks.choice",

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -40,13 +41,62 @@ def test_repr__short_and_telling(codes: np.ndarray) -> None:
     assert all(len(repr(each)) < 300 for each in (schema, counts, result.model, found))
 
 
-def test_fit_em__rank_chosen_by_pairs(codes: np.ndarray) -> None:
+def test_fit_em__rank_chosen_by_held_out_samples(codes: np.ndarray) -> None:
     result = pmf.fit_em(codes, rank="auto", rng=1)
     assert result.model.rank == 2
-    assert int(result.comparisons[0].best.settings["rank"]) >= 2
+    compared = [point.settings["rank"] for point in result.comparisons[0].points]
+    assert compared[:3] == [1, 1, 2]
     assert result.notes[0] == result.comparisons[0].reason
     fixed = pmf.fit_em(codes, rank=2, rng=1)
     np.testing.assert_array_equal(result.model.factors, fixed.model.factors)
+
+
+def test_fit_em__rank_of_few_samples(codes: np.ndarray) -> None:
+    result = pmf.fit_em(codes[:12], rank="auto")
+    assert result.model.rank == 1
+    assert result.notes[0] == "rank 1: too few samples or variables to choose another"
+
+
+def test_fit_em__rank_for_a_target_predicts_it_best() -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, (800, 3))
+    # two states, one per level, say nothing of a parity
+    codes = np.column_stack([bits[:, 0] ^ bits[:, 1], bits])
+    result = pmf.fit_em(codes[:600], rank="auto", target=0)
+    assert result.model.rank >= 4
+    assert result.notes[0] == result.comparisons[0].reason
+    assert (result.model.predict(codes[600:], 0) == codes[600:, 0]).mean() > 0.95
+    few = pmf.fit_em(codes[:30], rank="auto", target=0)
+    assert few.model.rank == 2
+
+
+def test_fit_em__rank_for_a_target_judged_by_samples_that_are_given() -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, (800, 3))
+    codes = np.column_stack([bits[:, 0] ^ bits[:, 1], bits])
+    result = pmf.fit_em(codes[:400], rank="auto", target=0, validation=codes[400:])
+    assert result.model.rank >= 4
+    assert max(result.held_out) > -0.2
+
+
+def test_fit__rank_chosen_by_pairs(codes: np.ndarray) -> None:
+    counts = pmf.count_pairs(codes)
+    result = pmf.fit(counts, rank="auto", rng=1)
+    assert result.model.rank == 2
+    assert "best held-out log-likelihood per pair" in result.notes[0]
+    with pytest.raises(PmfError, match="rank is 'many', a str; give a whole number"):
+        pmf.fit(counts, rank="many")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_fit_em__frame_without_a_schema(make) -> None:
+    rows = {"smokes": ["yes", "no", None, "no"] * 25, "visits": [3, 0, 1, 0] * 25}
+    result = pmf.fit_em(make(rows), rank=2)
+    assert result.model.schema.names == ("smokes", "visits")
+    assert result.model.schema["visits"].values == (0.0, 1.0, 3.0)
+    counts = pmf.count_pairs(make(rows))
+    assert counts.schema == result.model.schema
+    assert counts.to_dense()[0, 2] == 50
 
 
 def test_fit_em__unknown_word_for_rank(codes: np.ndarray) -> None:

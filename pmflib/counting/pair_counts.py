@@ -15,7 +15,13 @@ from pmflib.blocks import DenseBlock
 from pmflib.counting.adding import add_block
 from pmflib.counting.batch_counting import count_batches
 from pmflib.counting.counts_writers import CountsWriter
-from pmflib.counting.folded import DEFAULT_FOLDS, FoldedCounts, check_folds, read_schema
+from pmflib.counting.folded import (
+    DEFAULT_FOLDS,
+    FoldedCounts,
+    check_folds,
+    infer_schema,
+    read_schema,
+)
 from pmflib.counting.kernel_choice import choose_fold_planes
 from pmflib.counting.stored_tables import KIND, StoredTables
 from pmflib.displays.summary import Summarised, Summary
@@ -181,7 +187,7 @@ def load_shape(path: str | Path) -> tuple[Schema, int]:
 
 def count_pairs(
     codes: object,
-    cardinalities: IntArray | Sequence[int] | Schema,
+    cardinalities: IntArray | Sequence[int] | Schema | None = None,
     *,
     n_folds: int = DEFAULT_FOLDS,
 ) -> PairCounts:
@@ -190,10 +196,11 @@ def count_pairs(
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode; or an iterator over
+        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or an iterator over
         such batches, as of chunks of a file: the same counts as of all of them in one table.
     cardinalities
-        Number of levels of each variable, shape (n_variables,); or a schema.
+        Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: of a table by
+        `Schema.infer`, of integers with a level for each up to the largest.
     n_folds
         Folds that rows are dealt to by a hash of their number; 1 keeps a single table.
 
@@ -215,11 +222,19 @@ def count_pairs(
     check_whole("n_folds", n_folds)
     if n_folds < 1:
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
-    schema = read_schema(cardinalities)
-    if not isinstance(cardinalities, Schema) and hasattr(codes, "columns"):
+    if cardinalities is None and isinstance(codes, Iterator):
         raise SchemaError(
-            f"codes is {name_type(codes)} and cardinalities are numbers: give a table with its schema, as "
-            "pmflib.Schema.infer(table) drafts it, or codes with numbers"
+            "codes is an iterator over batches, which has no schema: give one, as pmflib.Schema.infer(batch) drafts it"
+        )
+    schema = infer_schema(codes) if cardinalities is None else read_schema(cardinalities)
+    if (
+        cardinalities is not None
+        and not isinstance(cardinalities, Schema)
+        and hasattr(codes, "columns")
+    ):
+        raise SchemaError(
+            f"codes is {name_type(codes)} and cardinalities are numbers: leave them out, or give a table with its "
+            "schema, as pmflib.Schema.infer(table) drafts it, or codes with numbers"
         )
     total = PairCounts.zero(schema, n_folds)
     if isinstance(codes, Iterator):

@@ -3,15 +3,20 @@
 The same model as everything else: a variable is a worker, a sample a task, a latent state a class.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from pmflib.crowd.aggregation import aggregate
-from pmflib.crowd.estimators import (
-    CrowdAggregator,
-    DawidSkene,
-    MajorityVote,
-    OneCoinDawidSkene,
-)
 from pmflib.crowd.label_log import LabelLog, read_labels
 from pmflib.crowd.true_labels import Aggregation
+
+if TYPE_CHECKING:
+    from pmflib.crowd.estimators import (
+        CrowdAggregator,
+        DawidSkene,
+        MajorityVote,
+        OneCoinDawidSkene,
+    )
 
 __all__ = [
     "Aggregation",
@@ -23,3 +28,12 @@ __all__ = [
     "aggregate",
     "read_labels",
 ]
+
+_ESTIMATORS = ("CrowdAggregator", "DawidSkene", "MajorityVote", "OneCoinDawidSkene")
+"""Names that load scikit-learn, which takes a second: only where one is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("pmflib.crowd.estimators"), name)

@@ -51,7 +51,7 @@ def aggregate(
     Parameters
     ----------
     labels
-        Columns task, worker, label: a pandas frame, an Arrow table, a mapping of columns; or a `LabelLog`.
+        Columns task, worker, label, or a matrix of tasks by workers with gaps, as for `read_labels`; or a `LabelLog`.
     method
         A name of `pmflib.methods.CROWD_METHODS`:
         {methods}

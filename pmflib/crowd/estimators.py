@@ -1,11 +1,12 @@
-"""Estimators with crowd-kit's conventions: a frame with the columns task, worker, label in, a series by task out."""
+"""Estimators of labels, with the conventions of scikit-learn and of crowd-kit: a log or a matrix in, a series out."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from pmflib.crowd.aggregation import aggregate
 from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
@@ -13,8 +14,11 @@ from pmflib.crowd.true_labels import Aggregation
 from pmflib.errors import PmfError
 
 
-class CrowdAggregator:
-    """Dawid-Skene whose confusion matrices are shrunk toward their like: the default of `aggregate`.
+class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
+    """True labels of tasks from the labels of many workers: the default method of `aggregate`.
+
+    Like a clustering it labels the tasks that it is fitted to. Its confusion matrices are those of Dawid and Skene,
+    shrunk toward their like.
 
     Parameters
     ----------
@@ -40,7 +44,14 @@ class CrowdAggregator:
 
     Notes
     -----
-    Attributes are pandas objects, and need pandas; tasks are sorted.
+    Attributes are pandas objects, and need pandas; tasks are sorted, so that of an array they are the rows in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labels = np.array([["a", "a", "b"], ["b", "b", None], [None, "a", "a"], ["b", "b", "b"]], object)
+    >>> CrowdAggregator().fit_predict(labels).tolist()
+    ['a', 'b', 'a', 'b']
     """
 
     method: str = "auto"
@@ -49,13 +60,15 @@ class CrowdAggregator:
         self.n_iter = n_iter
         self.tol = tol
 
-    def fit(self, data: object) -> CrowdAggregator:
-        """Aggregate a label log.
+    def fit(self, data: object, y: object = None) -> Self:
+        """Find the true labels.
 
         Parameters
         ----------
         data
-            Columns task, worker, label, as for `aggregate`.
+            Columns task, worker, label, or a matrix of tasks by workers with gaps, as for `aggregate`.
+        y
+            Not used.
 
         Returns
         -------
@@ -66,11 +79,11 @@ class CrowdAggregator:
         )
         return self
 
-    def fit_predict(self, data: object) -> Any:
+    def fit_predict(self, data: object, y: object = None) -> Any:
         """Do `fit`, and return ``labels_``."""
         return self.fit(data).labels_
 
-    def fit_predict_proba(self, data: object) -> Any:
+    def fit_predict_proba(self, data: object, y: object = None) -> Any:
         """Do `fit`, and return ``probas_``."""
         return self.fit(data).probas_
 

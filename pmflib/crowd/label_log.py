@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SparseBlock
+from pmflib.crowd.label_matrix import is_matrix, list_labels
 from pmflib.crowd.radix_order import sort_stably
 from pmflib.errors import PmfError, SchemaError
 from pmflib.near_names import list_near
@@ -79,8 +80,9 @@ def read_labels(
     Parameters
     ----------
     table
-        Columns task, worker and label: a pandas frame, an Arrow table or batch, or a mapping of columns. An empty label
-        is none, but its task is known.
+        Columns task, worker and label: a pandas or polars frame, an Arrow table or batch, or a mapping of columns. An
+        empty label is none, but its task is known. Or a matrix, a row per task and a column per worker, as an array or
+        a frame with none of these columns: see `pmflib.crowd.label_matrix.list_labels`.
     classes
         Labels that there are; None takes all that were given.
     on_repeated
@@ -96,6 +98,8 @@ def read_labels(
         If a policy is unknown.
     """
     _check_policies(on_repeated, on_unknown)
+    if is_matrix(table, COLUMNS):
+        table = list_labels(table)
     columns = _pick_columns(as_arrow(table))
     task, worker, label = (_encode(columns[name]) for name in COLUMNS)
     reason = np.zeros(len(task[0]), np.int64)

@@ -19,6 +19,10 @@ SMALL_WORK = 4_000_000
 PLENTY = 1000
 """Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
 
+LARGEST_PAIRS = 10
+"""Entries of the table of pairs per observed cell up to which a small fit, or members, may start from it: a larger one
+takes most of the time, and has next to nothing in most entries."""
+
 START_METHODS = ("auto", "random")
 """Methods of `fit` whose starts "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
 
@@ -83,12 +87,15 @@ class Options:
     small
         Whether to run `N_STARTS` starts until they have converged, and to compare the mean of their parameters with the
         best of them; else runs stop early, at the pass that is best on the held-out samples.
+    from_pairs
+        Whether starts may be made of the pairs; else all are random.
     """
 
     start_methods: tuple[str, ...]
     pseudo_counts: tuple[float, ...] = FIT_SAMPLES
     members: int = 1
     small: bool = False
+    from_pairs: bool = True
 
     @classmethod
     def make(
@@ -104,12 +111,23 @@ class Options:
             methods = MEMBER_START_METHODS if members > 1 else START_METHODS
         return cls(methods, FIT_SAMPLES if pseudo_count == "auto" else (pseudo_count,), members)
 
-    def fit_to(self, n_observed: int, rank: int) -> Options:
-        """Run several starts where the samples, of so many observed cells, are few enough."""
+    def fit_to(self, n_observed: int, rank: int, n_levels: int) -> Options:
+        """Run several starts where the samples, of so many observed cells, are few enough; see `LARGEST_PAIRS` too."""
         small = (
             len(self.start_methods) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
         )
-        return replace(self, small=small)
+        from_pairs = n_levels**2 <= LARGEST_PAIRS * n_observed
+        if self.members > 1 and len(self.start_methods) > 1 and not from_pairs:
+            return replace(self, start_methods=("random",), from_pairs=False)
+        return replace(self, small=small, from_pairs=from_pairs or not small)
+
+    @property
+    def starts_of_small(self) -> tuple[tuple[str, int], ...]:
+        """Start method, and number of starts, of each run of a small fit."""
+        first, second = self.start_methods
+        if not self.from_pairs:
+            return ((second, N_STARTS),)
+        return ((first, 1), (second, N_STARTS - 1))
 
     @property
     def n_models(self) -> int:

@@ -32,6 +32,7 @@ from pmflib.fitting.target_fit import (
     TargetRun,
     TargetSamples,
     find_target_recipe,
+    settle_target,
 )
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
@@ -95,7 +96,9 @@ class EMFit:
 
     def sized_for(self, training: Samples) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
-        return replace(self, options=self.options.fit_to(training.n_observed, self.rank))
+        # a start from pairs that is made already costs nothing
+        n_levels = 0 if self.made else self.schema.n_levels
+        return replace(self, options=self.options.fit_to(training.n_observed, self.rank, n_levels))
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
@@ -131,7 +134,7 @@ class EMFit:
     ) -> FitResult:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
         fit = self.sized_for(training)
-        if fit._is_for_target(training.n_observed):
+        if fit.is_for_target(training.n_observed):
             cells = training.n_rows * self.schema.n_variables
             held_out = fit.open_held_out(validation)
             if isinstance(held_out, StoredSamples) and cells <= TARGET_CELLS:
@@ -150,14 +153,23 @@ class EMFit:
     def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[Recipe, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        starts = self.make_starts(count_pairs(codes, self.schema))
-        return self.sized_for(training).choose(training, held_out, starts)
+        fit = self.sized_for(training)
+        return fit.choose(training, held_out, fit.make_starts(fit._count(codes)))
+
+    def _count(self, codes: IntArray) -> PairCounts:
+        """Counts for starts: of folds where a method may compare by them."""
+        folds = {} if self.options.from_pairs else {"n_folds": 1}
+        return count_pairs(codes, self.schema, **folds)
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
         recipe, held_out = self._try_on_fold(codes)
-        starts = self.make_starts(count_pairs(codes, self.schema))
+        return self.follow(recipe, codes, held_out)
+
+    def follow(self, recipe: Recipe, codes: IntArray, held_out: tuple[float, ...]) -> FitResult:
+        """Fit all samples in memory by a recipe, found when a fold of them was held out, with these scores."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        starts = self.make_starts(self.sized_for(training)._count(codes))
         if recipe.share is not None:
             steps = recipe.passes or 0
             samples, start = self._open_for_target(training, starts)
@@ -172,7 +184,7 @@ class EMFit:
     ) -> tuple[Recipe, FitResult]:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
         if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
-            if self._is_for_target(training.n_observed):
+            if self.is_for_target(training.n_observed):
                 samples, start = self._open_for_target(training, starts)
                 grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
                 recipe, run = find_target_recipe(samples, start, held_out, grid, max_passes)
@@ -189,7 +201,7 @@ class EMFit:
         name = self.schema.names[self.target]
         return f"held out: log-likelihood of {name!r} given the other variables"
 
-    def _is_for_target(self, n_observed: int) -> bool:
+    def is_for_target(self, n_observed: int) -> bool:
         """Whether states are dealt to the levels of a target: nothing else is wished for, and there is the time."""
         return (
             self.target is not None
@@ -236,15 +248,21 @@ class EMFit:
         n_observed = int(np.count_nonzero(codes >= 0))
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
+            if self.is_for_target(n_observed):
+                settled = settle_target(self.options.pseudo_counts)
             return replace(settled, notes=(note,)), ()
-        is_for_target = self._is_for_target(n_observed)
+        is_for_target = self.is_for_target(n_observed)
         if not is_for_target and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
-        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
-        held_out = self._load_held_out(codes[is_held_out])
-        recipe, result = self.fit_codes(codes[~is_held_out], held_out)
+        training, held_out = self.hold_out(codes)
+        recipe, result = self.fit_codes(training, held_out)
         return recipe, result.held_out
+
+    def hold_out(self, codes: IntArray) -> tuple[IntArray, SamplesInMemory]:
+        """Training samples, and the fold that is held out."""
+        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
+        return codes[~is_held_out], self._load_held_out(codes[is_held_out])
 
     def _load_held_out(self, codes: IntArray) -> SamplesInMemory:
         rank = self.rank * self.options.members

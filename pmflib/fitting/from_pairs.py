@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class FitResult(Summarised):
 @reports_progress
 def fit(
     counts: PairCounts,
-    rank: int,
+    rank: int | Literal["auto"],
     *,
     method: str = "auto",
     rng: np.random.Generator | int = 0,
@@ -103,7 +103,8 @@ def fit(
     counts
         Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up.
     rank
-        Number of latent states, at least 1.
+        Number of latent states, at least 1; "auto" has `pmflib.select_rank` choose it, and the result's comparisons and
+        notes say how.
     method
         A name of `pmflib.methods.PAIR_METHODS`:
         {methods}
@@ -131,6 +132,15 @@ def fit(
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
     check_counts(counts, PairCounts)
+    comparisons: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
+    if rank == "auto":
+        from pmflib.ranks.by_pairs import select_rank  # ranks are chosen by fits
+
+        seed = int(np.random.default_rng(rng).integers(2**31))
+        choice = select_rank(counts, rng=seed)
+        rank, rng = choice.rank, seed
+        comparisons, notes = choice.comparisons, (choice.reason, *choice.notes)
     check_rank(rank)
     chosen = find_method(PAIR_METHODS, method)
     found = chosen.load()(counts, rank, np.random.default_rng(rng))
@@ -150,6 +160,6 @@ def fit(
         found.n_iter,
         found.converged,
         method,
-        found.notes,
-        comparisons=found.comparisons,
+        (*notes, *found.notes),
+        comparisons=(*comparisons, *found.comparisons),
     )

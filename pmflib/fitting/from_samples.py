@@ -10,7 +10,9 @@ import numpy as np
 
 from pmflib.argument_checks import check_model, check_whole, name_type
 from pmflib.arrays import IntArray
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.folded import infer_schema
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
@@ -18,12 +20,14 @@ from pmflib.fitting.candidates import Options
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, digest_model, warn_if_stopped
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.starts import StoredCounts
+from pmflib.fitting.target_ranks import fit_target_ranks
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
 from pmflib.running.clients import count_threads
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
+from pmflib.selection.comparison import Comparison
 from pmflib.solvers.checks import check_rank
 
 if TYPE_CHECKING:
@@ -61,14 +65,17 @@ def fit_em(
     Parameters
     ----------
     samples
-        Integers of shape (n_rows, n_variables), -1 missing; a table that the schema can encode; or `StoredSamples`.
+        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
         Start; or give a rank. Without held-out samples it is refined until the objective has converged.
     rank
-        Number of latent states, where no model is given; "auto" has `pmflib.select_rank` choose it by the pairs of
-        held-out folds, and the result's comparisons and notes say how.
+        Number of latent states, where no model is given. "auto" doubles it until held-out samples have not become more
+        likely twice, and takes the least that cannot be distinguished from the best; in a small fit for a target, until
+        the target is not predicted better, and takes the best. For stored samples `pmflib.select_rank` chooses it by
+        the pairs of held-out folds. The result's comparisons and notes say how.
     schema
-        Variables, where neither a model nor stored samples are given; by default inferred from the samples.
+        Variables, where neither a model nor stored samples are given; by default inferred from the samples, of a table
+        by `Schema.infer`: the model of the result has it.
     validation
         Held-out samples, in memory or stored: their log-likelihood chooses the number of passes, and what is left to
         "auto". Stored ones may be none, and then nothing is chosen.
@@ -151,29 +158,44 @@ def fit_em(
     elif isinstance(samples, StoredSamples):
         schema = samples.schema
     elif schema is None:
-        schema = _infer_schema(samples)
+        schema = infer_schema(samples)
     seed = _read_seed(rng, is_stored)
     if not isinstance(samples, StoredSamples):
         samples = schema.encode(samples)
         if not len(samples):
             raise PmfError("codes has no rows; EM needs at least one sample")
-    choice = None
+    place = None if target is None else schema.position(target)
+    passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
+    chosen: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
     if rank == "auto":
-        counts = _load_counts(samples, counts, schema)
-        choice = _choose_rank(counts, seed)
-        rank = choice.rank
+        in_memory = not isinstance(validation, StoredSamples)
+        if not isinstance(samples, StoredSamples) and in_memory and place is not None:
+            least = schema[place].cardinality
+            options = Options.make(start, pseudo_count, members, max(least, 2))
+            for_target = EMFit(schema, least, options, seed, passes, place)
+            if for_target.is_for_target(int(np.count_nonzero(samples >= 0))):
+                held_out = for_target.open_held_out(validation)
+                assert held_out is None or isinstance(held_out, SamplesInMemory)
+                return fit_target_ranks(for_target, samples, held_out)
+        rank, chosen, notes = _choose_rank(
+            samples, schema, validation, counts=counts, members=members, target=place, seed=seed
+        )
+    if rank == 1:
+        # independent variables have one fit
+        members = 1
     fit = EMFit(
         schema=schema,
         rank=model.rank if model is not None else rank or 0,
         options=Options.make("given" if model else start, pseudo_count, members, rank or 1),
         seed=seed,
-        passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
-        target=None if target is None else schema.position(target),
+        passes=passes,
+        target=place,
         made={} if model is None else {"given": (model.prior, model.factors)},
         given="" if model is None else digest_model((model.prior, model.factors)),
     )
     if isinstance(samples, StoredSamples):
-        counts = _load_counts(samples, counts, schema)
+        counts = _load_counts(samples, counts)
         if start_model is not None:
             fit = fit.started_from(start_model, counts)
         result = fit.fit_stored(samples, validation, counts)
@@ -181,12 +203,9 @@ def fit_em(
         codes = samples
         held_out = fit.open_held_out(validation)
         result = fit.fit_all_codes(codes) if held_out is None else fit.fit_codes(codes, held_out)[1]
-    if choice is not None:
-        result = replace(
-            result,
-            comparisons=(*choice.comparisons, *result.comparisons),
-            notes=(choice.reason, *choice.notes, *result.notes),
-        )
+    result = replace(
+        result, comparisons=(*chosen, *result.comparisons), notes=(*notes, *result.notes)
+    )
     warn_if_stopped(result, max_passes)
     return result
 
@@ -208,7 +227,8 @@ def plan_fit_em(
     rank, start, pseudo_count, members
         As for `fit_em`.
     """
-    options = Options.make(start, pseudo_count, members, rank).fit_to(samples.n_observed, rank)
+    options = Options.make(start, pseudo_count, members, rank)
+    options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
     n_threads = count_threads(samples.client)
     return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models)
 
@@ -229,26 +249,44 @@ def check_can_start(model: JointPMF) -> None:
 
 
 def _load_counts(
-    samples: StoredSamples | IntArray, counts: PairCounts | StoredCounts | None, schema: Schema
+    samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
     """Co-occurrence counts of all folds: those given, or counted."""
-    if counts is not None:
-        return counts
-    return (
-        samples.count_pairs()
-        if isinstance(samples, StoredSamples)
-        else count_pairs(samples, schema)
-    )
+    return samples.count_pairs() if counts is None else counts
 
 
-def _choose_rank(counts: PairCounts | StoredCounts, seed: int) -> RankChoice:
-    """Choose the rank as `select_rank` does."""
-    from pmflib.ranks.by_pairs import select_rank  # ranks are chosen by fits
+def _choose_rank(
+    samples: StoredSamples | IntArray,
+    schema: Schema,
+    validation: object | None,
+    *,
+    counts: PairCounts | StoredCounts | None,
+    members: int,
+    target: int | None,
+    seed: int,
+) -> tuple[int, tuple[Comparison, ...], tuple[str, ...]]:
+    """Rank, what was compared to choose it, and notes: by held-out samples, or of stored samples by their pairs."""
+    # ranks are chosen by fits
+    from pmflib.ranks.by_pairs import select_rank
+    from pmflib.ranks.in_memory_choice import choose_rank_in_memory
 
-    if isinstance(counts, StoredCounts):
-        stored = PairCounts.load(counts.path)
-        counts = stored if counts.folds is None else stored.select_folds(counts.folds)
-    return select_rank(counts, rng=seed)
+    choice: RankChoice | None
+    if isinstance(samples, StoredSamples):
+        counts = _load_counts(samples, counts)
+        if isinstance(counts, StoredCounts):
+            stored = PairCounts.load(counts.path)
+            counts = stored if counts.folds is None else stored.select_folds(counts.folds)
+        choice = select_rank(counts, rng=seed)
+    else:
+        # by stored ones only passes are judged
+        is_given = validation is not None and not isinstance(validation, StoredSamples)
+        held_out = schema.encode(validation) if is_given else None
+        choice = choose_rank_in_memory(
+            samples, schema, held_out=held_out, members=members, target=target, seed=seed
+        )
+    if choice is None:
+        return 1, (), ("rank 1: too few samples or variables to choose another",)
+    return choice.rank, choice.comparisons, (choice.reason, *choice.notes)
 
 
 def _check_options(
@@ -289,15 +327,3 @@ def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
     if is_stored and isinstance(rng, int | np.integer):
         return int(rng)
     return int(np.random.default_rng(rng).integers(2**63))
-
-
-def _infer_schema(codes: object) -> Schema:
-    if not isinstance(codes, np.ndarray):
-        return Schema.infer(codes)
-    if codes.ndim != 2 or not codes.size or not np.issubdtype(codes.dtype, np.integer):
-        raise SchemaError(
-            f"codes is an array of {codes.dtype} of shape {codes.shape}; codes are integers of shape "
-            "(n_rows, n_variables), at least one row, -1 where missing"
-        )
-    # in 64 bits, for 127 + 1 is -128 in 8
-    return Schema.from_cardinalities(np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1))

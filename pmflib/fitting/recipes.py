@@ -11,7 +11,7 @@ from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
-from pmflib.fitting.candidates import N_STARTS, Options, Recipe
+from pmflib.fitting.candidates import Options, Recipe
 from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
@@ -131,8 +131,7 @@ def _compare_converged(
     Of few samples the best score is chance. A pseudo-count that is too large costs little, one that is too small makes
     up dependence that is not there: of those that held-out samples cannot distinguish from the best it is the largest.
     """
-    first, second = options.start_methods
-    starts = ((first, 1), (second, N_STARTS - 1))
+    starts = options.starts_of_small
     runs = replace(runs, accelerate=True)
     models = [model for method, number in starts for model in make_starts(method, number)]
     held_out = runs.held_out

@@ -13,7 +13,7 @@ from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.fitting.candidates import Recipe
 from pmflib.selection.comparison import compare
-from pmflib.selection.pseudo_count_grids import FIT_TARGET
+from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 SHARES = (0.0, 0.9, 0.99)
@@ -42,6 +42,9 @@ LOOK_EVERY = 5
 
 PATIENCE = 4
 """Looks without a rise before a candidate is stopped."""
+
+SETTLED_STEPS = 20
+"""Steps where nothing can be held out: about as many as held-out samples leave to most candidates."""
 
 OWN_PSEUDO_COUNT = 0.1
 """Pseudo-counts of the target's levels in each state, in all: a state belongs to a level."""
@@ -195,3 +198,15 @@ def find_target_recipe(
         share=float(settings[chosen]["share"]),
     )
     return recipe, run
+
+
+def settle_target(pseudo_counts: Sequence[float]) -> Recipe:
+    """Give the recipe to follow where nothing can be held out: what EM raises, the target's levels being known.
+
+    Parameters
+    ----------
+    pseudo_counts
+        As for `find_target_recipe`.
+    """
+    pseudo_count = pseudo_counts[0] if len(pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
+    return Recipe((("classes", 1),), float(pseudo_count), passes=SETTLED_STEPS, share=0.0)

@@ -52,6 +52,8 @@ class RankSamples:
         float64 of shape (n_levels,), PMF of each variable.
     target
         Place of the variable whose log-likelihood given the others models are judged by; None is that of all.
+    start_method
+        Method of `fit` that starts are made by: "pairs" or "random".
     """
 
     schema: Schema
@@ -61,6 +63,7 @@ class RankSamples:
     variables: IntArray
     singles: FloatArray
     target: int | None = None
+    start_method: str = "pairs"
 
     def __getstate__(self) -> dict[str, Any]:
         """What is sent to workers: threads are not."""
@@ -83,9 +86,9 @@ class RankSamples:
         return SamplesInMemory(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
 
     def start(self, rank: int, seed: int, number: int) -> Parameters:
-        """Start of EM number so many: near the pairs, and where variables are not counted their own PMFs."""
+        """Start of EM number so many; variables that are not counted have their own PMFs."""
         rng = np.random.default_rng([seed, number])
-        model = fit(self.counts, rank, method="pairs", rng=rng).model
+        model = fit(self.counts, rank, method=self.start_method, rng=rng).model
         factors = np.repeat(self.singles[:, None], rank, axis=1)
         factors[list_levels(self.schema, self.variables)] = model.factors
         return open_for_em((model.prior, factors), self.singles)
@@ -106,6 +109,8 @@ class RankSamples:
 
     def estimate_start(self, job: SampleJob) -> float:
         """Seconds of the starts of a fit, by the model of costs."""
+        if self.start_method == "random":
+            return 0.0
         update = budget.estimate_update(self.counts.schema.n_levels, job.rank)
         return job.members * START_UPDATES * update
 

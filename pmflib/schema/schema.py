@@ -22,10 +22,15 @@ from pmflib.errors import SchemaError, SchemaWarning
 from pmflib.json_files import read_json
 from pmflib.near_names import suggest, suggest_file
 from pmflib.schema.code_ranges import find_extremes
-from pmflib.schema.inference import propose_variable
-from pmflib.schema.level_census import LevelCensus
-from pmflib.schema.missing_codes import propose_codes
-from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable, as_text
+from pmflib.schema.table_draft import propose_variables
+from pmflib.schema.variable import (
+    DEFAULT_MISSING,
+    MISSING,
+    UNDECODABLE,
+    Variable,
+    as_text,
+    is_absent,
+)
 
 SHOWN = 6
 """Variables that the short form of a schema names."""
@@ -233,7 +238,7 @@ class Schema(Summarised):
         Parameters
         ----------
         table
-            Arrow table, pandas frame, or mapping of column name to values.
+            Arrow table, pandas or polars frame, or mapping of column name to values.
         missing, max_levels, bins
             As in `propose_variable`.
 
@@ -242,23 +247,9 @@ class Schema(Summarised):
         SchemaError
             If no column can be a variable.
         """
-        censuses = {}
-        columns = as_arrow(table)
-        for name in columns.column_names:
-            censuses[name] = LevelCensus()
-            censuses[name].add(columns[name])
-        codes = propose_codes(censuses, missing)
-        proposals = {
-            name: propose_variable(
-                name,
-                census,
-                missing=missing,
-                codes=codes.get(name, ()),
-                max_levels=max_levels,
-                bins=bins,
-            )
-            for name, census in censuses.items()
-        }
+        proposals = propose_variables(
+            as_arrow(table), missing=missing, max_levels=max_levels, bins=bins
+        )
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
         if not kept:
@@ -277,7 +268,7 @@ class Schema(Summarised):
         Parameters
         ----------
         table
-            Arrow table, pandas frame, mapping of column name to values; or an integer array of shape
+            Arrow table, pandas or polars frame, mapping of column name to values; or an integer array of shape
             (n_rows, n_variables), which is checked and given back.
         optional
             Variables whose column may be absent: they are missing in every row.
@@ -478,8 +469,8 @@ def as_arrow(table: object) -> pa.Table:
     Raises
     ------
     SchemaError
-        If the object is none of: Arrow table or batch, mapping of columns, pandas-like frame; or columns differ in
-        length, or have the same name.
+        If the object is none of: Arrow table or batch, mapping of columns, pandas frame, polars frame or another with
+        the Arrow PyCapsule interface; or columns differ in length, or have the same name.
     """
     if isinstance(table, pa.Table | pa.RecordBatch):
         _refuse_twice(table.schema.names)
@@ -487,11 +478,15 @@ def as_arrow(table: object) -> pa.Table:
     if isinstance(table, Mapping):
         _refuse_twice(table)
         return _join_columns({str(name): values for name, values in table.items()})
+    # pandas refuses columns of mixed types there, and does not say which NaN are missing
+    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "iloc"):
+        columns = pa.table(table)
+        return _join_columns(dict(zip(columns.column_names, columns.columns, strict=True)))
     if hasattr(table, "columns") and hasattr(table, "__getitem__"):
         _refuse_twice(table.columns)
         return _join_columns({str(name): table[name] for name in table.columns})
     raise SchemaError(
-        f"table is {name_type(table)}; expected an Arrow table, a mapping of columns or a pandas frame"
+        f"table is {name_type(table)}; expected an Arrow table, a mapping of columns, or a pandas or polars frame"
         f"{_name_remedy(table)}"
     )
 
@@ -531,14 +526,30 @@ def _as_column(values: Any) -> pa.Array:
             f"a column is {values!r}, {name_type(values)}; give a list of values, one per row, also for a single row"
         )
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
+        return _widen_views(values)
+    if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):
+        return _widen_views(pa.chunked_array(values))
     try:
-        return pa.array(values, from_pandas=True)
+        return _widen_views(pa.array(values, from_pandas=True))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         # a column of mixed types: levels are texts in the end
         return pa.array(
-            [None if value is None else as_text(value) for value in values], pa.string()
+            [None if is_absent(value) else as_text(value) for value in values], pa.string()
         )
+
+
+def _widen_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Texts as Arrow can count them: not yet those that polars gives."""
+    if column.type == pa.string_view():
+        return column.cast(pa.string())
+    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        texts = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
+            for chunk in chunks
+        ]
+        return pa.chunked_array(texts, pa.dictionary(column.type.index_type, pa.string()))
+    return column
 
 
 def _abridged(items: Sequence[str]) -> str:

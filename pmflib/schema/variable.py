@@ -318,6 +318,13 @@ def as_text(value: object) -> str:
     return str(value)
 
 
+def is_absent(value: object) -> bool:
+    """Whether a raw value is no value: None, NaN, or what pandas has for them."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def read_number(text: str) -> float | None:
     """Finite number that a text reads as, or None."""
     if "_" in text:

@@ -1,9 +1,11 @@
 import numpy as np
 import pandas
+import polars
 import pytest
+from sklearn.base import clone
 
 from pmflib.crowd import CrowdAggregator, DawidSkene, MajorityVote, OneCoinDawidSkene, aggregate
-from pmflib.errors import PmfError
+from pmflib.errors import PmfError, SchemaError
 from tests.crowd.label_logs import draw_log
 
 CLASSES = {
@@ -68,3 +70,71 @@ def test_frames__agree_with_crowd_kit(log):
     theirs = peers.DawidSkene(n_iter=200, tol=1e-10).fit(frame)
     ours = DawidSkene(n_iter=5000, tol=1e-10).fit(frame)
     assert (ours.labels_ == theirs.labels_.loc[ours.labels_.index]).mean() > 0.98
+
+
+def make_matrix(log):
+    """Labels of a log, tasks by workers."""
+    result = MajorityVote().fit(log).result_
+    matrix = np.full((result.log.n_tasks, result.log.n_workers), None, object)
+    owners, codes = np.divmod(result.log.block.indices, result.log.n_classes)
+    rows = np.repeat(np.arange(result.log.n_tasks), np.diff(result.log.block.indptr))
+    matrix[rows, owners] = codes.astype(object)
+    return matrix
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda matrix: matrix,
+        lambda matrix: np.where(matrix == None, np.nan, matrix).astype(float),  # noqa: E711
+        lambda matrix: np.where(matrix == None, -1, matrix).astype(int),  # noqa: E711
+        lambda matrix: pandas.DataFrame(matrix),
+        lambda matrix: pandas.DataFrame(matrix).astype("Int64"),
+        lambda matrix: polars.DataFrame(
+            {f"w{place}": list(column) for place, column in enumerate(matrix.T)}
+        ),
+    ],
+    ids=["objects", "floats", "integers", "pandas", "nullable", "polars"],
+)
+def test_fit__matrix_is_the_log(log, convert):
+    matrix = make_matrix(log)
+    matrix[3] = None
+    given = convert(matrix)
+    estimator = CrowdAggregator().fit(given)
+    rows, columns = np.nonzero(matrix != None)  # noqa: E711
+    # a task without a label is known, and gets the prior
+    table = {
+        "task": [*rows.tolist(), 3],
+        "worker": [*columns.tolist(), 0],
+        "label": [*matrix[rows, columns].tolist(), None],
+    }
+    expected = aggregate(table, max_passes=estimator.n_iter, tol=estimator.tol)
+    np.testing.assert_allclose(estimator.result_.posterior, expected.posterior)
+    np.testing.assert_allclose(estimator.probas_.to_numpy()[3], estimator.priors_)
+    assert estimator.labels_.index.tolist() == list(range(len(matrix)))
+    assert set(estimator.labels_) <= {0, 1}
+
+
+def test_fit__matrix_with_tasks_that_have_names():
+    frame = pandas.DataFrame(
+        {"ann": ["x", "y", None], "bob": ["x", "y", "y"]}, index=["t1", "t2", "t3"]
+    )
+    labels = CrowdAggregator().fit_predict(frame)
+    assert labels.to_dict() == {"t1": "x", "t2": "y", "t3": "y"}
+    with pytest.raises(SchemaError, match="a task twice in its index"):
+        aggregate(pandas.concat([frame, frame]))
+    with pytest.raises(SchemaError, match=r"shape \(0, 3\); give one of shape"):
+        aggregate(np.empty((0, 3)))
+    with pytest.raises(SchemaError, match=r"shape \(3,\); give one of shape"):
+        aggregate(np.empty(3))
+    # a log that lacks a column is no matrix
+    with pytest.raises(SchemaError, match=r"columns \['worker'\] are absent"):
+        aggregate(pandas.DataFrame({"task": [1], "label": [1], "who": [2]}))
+
+
+def test_clone__same_parameters_not_fitted(log):
+    estimator = CrowdAggregator(n_iter=500).fit(log)
+    copied = clone(estimator)
+    assert copied.get_params() == {"n_iter": 500, "tol": estimator.tol}
+    assert not hasattr(copied, "result_")
+    assert repr(copied) == "CrowdAggregator(n_iter=500)"

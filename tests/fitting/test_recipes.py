@@ -76,7 +76,7 @@ def test_find_recipe__passes_are_counted_where_more_would_harm(drawn):
 
 def test_find_recipe__mean_and_best_of_converged_starts(drawn):
     runs, starts = prepare(drawn[:300], drawn[300:], max_passes=2000)
-    options = Options(("auto", "random"), (1.0,)).fit_to(300 * 4, 3)
+    options = Options(("auto", "random"), (1.0,)).fit_to(300 * 4, 3, 12)
     assert options.small
     recipe, model, _ = find_recipe(runs, starts, options)
     assert recipe.combination in ("mean", "best")
@@ -95,9 +95,20 @@ def test_fit_options__without_held_out_samples_the_first_method_until_it_has_con
     assert np.array_equal(model[1], state.factors)
 
 
+def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
+    options = Options.make("auto", "auto", 1, 3)
+    assert options.fit_to(1000, 3, 100).starts_of_small == (("auto", 1), ("random", 7))
+    assert options.fit_to(1000, 3, 101).starts_of_small == (("random", 8),)
+    members = Options.make("auto", "auto", 4, 3)
+    assert members.fit_to(1000, 3, 100).start_methods == ("pairs", "random")
+    assert members.fit_to(1000, 3, 101).start_methods == ("random",)
+    # a large fit compares both, one after the other
+    assert options.fit_to(10**7, 3, 10**5).from_pairs
+
+
 def test_options__large_fits_members_and_fixed_starts_are_not_small():
-    assert Options.make("auto", "auto", 1, 3).fit_to(1000, 3).small
-    assert not Options.make("auto", "auto", 1, 3).fit_to(10**7, 3).small
-    assert not Options.make("auto", "auto", 2, 3).fit_to(1000, 3).small
-    assert not Options.make("spa", "auto", 1, 3).fit_to(1000, 3).small
+    assert Options.make("auto", "auto", 1, 3).fit_to(1000, 3, 12).small
+    assert not Options.make("auto", "auto", 1, 3).fit_to(10**7, 3, 12).small
+    assert not Options.make("auto", "auto", 2, 3).fit_to(1000, 3, 12).small
+    assert not Options.make("spa", "auto", 1, 3).fit_to(1000, 3, 12).small
     assert Options.make("auto", 0.5, 1, 1) == Options(("auto",), (0.5,))

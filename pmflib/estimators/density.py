@@ -1,0 +1,118 @@
+"""A density estimator: log-probabilities of rows, and new rows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import DensityMixin
+
+from pmflib.arrays import FloatArray
+from pmflib.errors import PmfError
+from pmflib.estimators.joint_estimator import JointEstimator
+from pmflib.estimators.user_tables import make_table
+from pmflib.schema import MISSING, Schema
+
+
+class PMFDensity(DensityMixin, JointEstimator):  # type: ignore[misc]
+    """Probability of rows: how usual each is, and new rows like them.
+
+    Parameters
+    ----------
+    rank, schema, bins, members, random_state
+        As in `JointEstimator`; more members estimate better.
+
+    Attributes
+    ----------
+    model_, result_, n_features_in_, feature_names_in_
+        As in `JointEstimator`.
+
+    Examples
+    --------
+    >>> import numpy as np, pmflib as pmf
+    >>> side = np.random.default_rng(0).integers(2, size=(500, 1))
+    >>> density = pmf.PMFDensity(rank=2).fit(np.repeat(side, 5, axis=1))
+    >>> usual, odd = density.score_samples([[0, 0, 0, 0, 0], [0, 0, 1, 0, 0]])
+    >>> bool(usual > odd)
+    True
+    """
+
+    def __init__(
+        self,
+        rank: int | Literal["auto"] = "auto",
+        *,
+        schema: Schema | None = None,
+        bins: int = 8,
+        members: int = 8,
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(rank, schema=schema, bins=bins, members=members, random_state=random_state)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit a joint PMF of the columns.
+
+        Parameters
+        ----------
+        X
+            Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
+        y
+            Not used.
+
+        Returns
+        -------
+        The estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has no row or column, or an infinite number.
+        SchemaError
+            If no column can be a variable, or the schema that was given does not fit.
+        """
+        self._fit_table(X)
+        return self
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Log-probability of what is observed in each row: of numbers that were cut into bins, of their bins.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed. The least are the most unusual.
+        """
+        codes = self._read_codes(X)[1]
+        return self._model.log_prob(np.maximum(codes, MISSING))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples`, nats: what cross-validation compares."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: Any = 0) -> Any:
+        """Draw rows.
+
+        Parameters
+        ----------
+        n_samples
+            How many, at least 1.
+        random_state
+            Seed.
+
+        Returns
+        -------
+        A table such as was fitted, without the columns that were left out; numbers of bins are drawn from those that
+        were seen there.
+
+        Raises
+        ------
+        PmfError
+            If n_samples is below 1.
+        """
+        model = self._model
+        if n_samples < 1:
+            raise PmfError(f"n_samples is {n_samples}; give at least 1")
+        rng = np.random.default_rng(self._draw_seed(random_state))
+        codes = model.sample(n_samples, rng)
+        columns = {
+            variable.name: values.draw(codes[:, place].astype(np.int64), rng)
+            for place, (variable, values) in enumerate(zip(model.schema, self._values, strict=True))
+        }
+        return make_table(self._select_empty(tuple(columns)), columns)

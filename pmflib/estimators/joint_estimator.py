@@ -1,0 +1,233 @@
+"""What the estimators have in common: tables to codes, the fit, and the fitted model."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from pmflib.arrays import IntArray
+from pmflib.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.estimators.level_values import LevelValues
+from pmflib.estimators.saved_estimator import read_estimator, write_estimator
+from pmflib.estimators.user_tables import UserTable
+from pmflib.fitting.from_samples import fit_em
+from pmflib.model import JointPMF
+from pmflib.schema import MISSING, Schema, Variable
+from pmflib.schema.table_draft import propose_variables
+
+NOT_GIVEN = ("",)
+"""Texts that mean "not given" in a user's table, beside its nulls and NaN."""
+
+
+class JointEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators: a joint PMF of the columns of a table.
+
+    Parameters
+    ----------
+    rank
+        Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
+    schema
+        Variables of the columns, by name, or by place where the table is an array: columns that it does not name are
+        left out. None drafts them from the table: numbers of more than 32 distinct values, or few rows for each, are
+        cut into bins, and columns that identify rows, or hold free text or nothing, are left out with a warning.
+    bins
+        Bins of such numbers, at least 2; some more where a number holds a large share.
+    members
+        Fits from independent starts to average, at least 1.
+    random_state
+        Seed of the starts: the same seed gives the same bits.
+
+    Attributes
+    ----------
+    model_
+        The fitted `JointPMF`; its schema has the variables.
+    result_
+        The `FitResult`: what was chosen, and notes. An estimator that was loaded has none.
+    n_features_in_, feature_names_in_
+        As in every estimator of scikit-learn.
+    """
+
+    def __init__(
+        self,
+        rank: int | Literal["auto"] = "auto",
+        *,
+        schema: Schema | None = None,
+        bins: int = 8,
+        members: int = 1,
+        random_state: Any = 0,
+    ) -> None:
+        self.rank = rank
+        self.schema = schema
+        self.bins = bins
+        self.members = members
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn is to know: missing values and texts are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @property
+    def rank_(self) -> int:
+        """Number of latent states of the fitted model."""
+        return self._model.rank
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator as a Zarr group, the model's own; the folder must not exist.
+
+        `pmflib.JointPMF.load` and the commands read it too.
+
+        Raises
+        ------
+        PmfError
+            If a parameter or a level is nothing that JSON can hold.
+        """
+        write_estimator(self, self._model, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that `save` wrote.
+
+        Raises
+        ------
+        StoreError
+            If the group is absent, damaged, or holds something else.
+        """
+        estimator: Self = read_estimator(cls, Path(path))
+        return estimator
+
+    @property
+    def _model(self) -> JointPMF:
+        check_is_fitted(self, "model_")
+        model: JointPMF = self.model_
+        return model
+
+    def _draft(self, table: UserTable, *, needs_any: bool = True) -> tuple[Variable, ...]:
+        """Variables of a table, and the values of their levels, which are kept."""
+        columns = table.columns
+        # arrays have no names that could say more
+        is_named = hasattr(self, "feature_names_in_")
+        self._column_names = tuple(columns.column_names)
+        if self.schema is not None:
+            variables = self._match_schema(is_named=is_named)
+        else:
+            if not isinstance(self.bins, int | np.integer) or self.bins < 2:
+                raise PmfError(f"bins is {self.bins!r}; give a number of at least 2")
+            proposals = propose_variables(
+                columns,
+                missing=NOT_GIVEN,
+                bins=self.bins,
+                finds_codes=False,
+                finds_identifiers=is_named,
+            )
+            variables = tuple(
+                each.variable for each in proposals.values() if each.variable is not None
+            )
+            left = [
+                f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable
+            ]
+            if left and not variables and needs_any:
+                raise SchemaError(
+                    f"no column can be a variable: column {'; column '.join(left[:4])}; or give a schema"
+                )
+            if left:
+                text = f"column {'; column '.join(left[:8])}"
+                warnings.warn(text, SchemaWarning, stacklevel=4)
+        places = [self._column_names.index(variable.name) for variable in variables]
+        self._values = tuple(
+            LevelValues.find(variable, columns.columns[place], table.list_values(place))
+            for variable, place in zip(variables, places, strict=True)
+        )
+        return variables
+
+    def _match_schema(self, *, is_named: bool) -> tuple[Variable, ...]:
+        """Variables of the schema that was given, under the names of the columns."""
+        if not isinstance(self.schema, Schema):
+            raise SchemaError(
+                f"schema is a {type(self.schema).__name__}; give a pmflib.Schema, or None"
+            )
+        names = set(self._column_names)
+        if absent := [each.name for each in self.schema if each.name not in names]:
+            hint = (
+                "; columns of an array are x0, x1, ..."
+                if not is_named
+                else "; take it out, or add it"
+            )
+            raise SchemaError(f"schema has {absent[:8]}, which the table has not{hint}")
+        return self.schema.variables
+
+    def _encode(self, table: UserTable, variables: tuple[Variable, ...]) -> IntArray:
+        """Codes of variables, int16 of shape (n_rows, n_variables).
+
+        A value that is no level is `UNKNOWN`, with a warning, or belongs to the level `other` where there is one.
+        """
+        codes = np.empty((table.n_rows, len(variables)), np.int16)
+        news = []
+        for place, variable in enumerate(variables):
+            # an array may come after a frame, and a frame after an array
+            column = table.columns.columns[self._column_names.index(variable.name)]
+            codes[:, place] = variable.encode_column(column)
+            new = np.flatnonzero(codes[:, place] < MISSING)
+            if new.size:
+                news.append(f"{variable.name!r} has {column[int(new[0])].as_py()!r}")
+        if news:
+            warnings.warn(
+                f"{len(news)} columns have values that were not there in fit, and count as missing: column "
+                f"{'; column '.join(news[:8])}",
+                SchemaWarning,
+                stacklevel=4,
+            )
+        return codes
+
+    def _fit_codes(self, codes: IntArray, schema: Schema, target: int | None = None) -> None:
+        """Fit the model."""
+        self.result_ = fit_em(
+            codes,
+            rank=self.rank,
+            schema=schema,
+            members=self.members,
+            target=target,
+            rng=self._draw_seed(self.random_state),
+        )
+        self.model_ = self.result_.model
+
+    def _fit_table(self, table: Any) -> None:
+        """Fit a model of all columns."""
+        read = UserTable.read(self, table, reset=True)
+        schema = Schema(self._draft(read))
+        self._empty = read.given[:0]
+        codes = np.maximum(self._encode(read, schema.variables), MISSING)
+        self._fit_codes(codes, schema)
+
+    def _read_codes(self, table: Any) -> tuple[UserTable, IntArray]:
+        """A table, and its codes under the fitted model as from `_encode`."""
+        model = self._model
+        read = UserTable.read(self, table, reset=False)
+        return read, self._encode(read, model.schema.variables)
+
+    def _select_empty(self, names: tuple[str, ...]) -> Any:
+        """Table without rows such as was fitted, of some columns."""
+        places = [self._column_names.index(name) for name in names]
+        if hasattr(self._empty, "iloc"):
+            return self._empty.iloc[:, places]
+        if hasattr(self._empty, "select"):
+            return self._empty.select(list(names))
+        return self._empty[:, places]
+
+    @staticmethod
+    def _draw_seed(random_state: Any) -> int:
+        """Seed of a number, of a generator of NumPy's old kind, or of None, which is another one every time."""
+        if isinstance(random_state, int | np.integer):
+            return int(random_state)
+        if isinstance(random_state, np.random.Generator):
+            return int(random_state.integers(2**31))
+        return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,217 @@
+"""Tables as users of scikit-learn hold them: arrays, pandas and polars frames, Arrow tables; in, filled, and out."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.utils.validation import validate_data
+
+from pmflib.arrays import BoolArray
+from pmflib.errors import SchemaError
+from pmflib.schema.schema import as_arrow
+
+Values = Sequence[Any]
+"""Python values of a column."""
+
+
+@dataclass(frozen=True, eq=False)
+class UserTable:
+    """A table of a user, read.
+
+    Parameters
+    ----------
+    given
+        As it was given; lists as an array.
+    columns
+        The same as an Arrow table.
+    """
+
+    given: Any
+    columns: pa.Table
+
+    @classmethod
+    def read(cls, estimator: Any, table: Any, *, reset: bool) -> UserTable:
+        """Check and read a table, and note or compare its features as scikit-learn's estimators do.
+
+        Parameters
+        ----------
+        estimator
+            Estimator that the table is for: gets or has ``n_features_in_`` and ``feature_names_in_``.
+        table
+            Frame, Arrow table, array of shape (n_rows, n_columns), or lists.
+        reset
+            Whether the features are noted, by fit, or compared, by anything else.
+
+        Raises
+        ------
+        ValueError
+            If it has no row or no column, an infinite number, or other features than those it was fitted with.
+        """
+        if is_frame(table):
+            validate_data(estimator, table, reset=reset, skip_check_array=True)
+            for what, size in zip(("sample", "feature"), table.shape, strict=True):
+                if not size:
+                    raise ValueError(
+                        f"Found array with 0 {what}(s) (shape={tuple(table.shape)}) while a minimum of 1 is required "
+                        f"by {type(estimator).__name__}."
+                    )
+            columns = as_arrow(table)
+            if not reset and not hasattr(estimator, "feature_names_in_"):
+                # fitted to an array: columns go by their places
+                table = np.asarray(table)
+        else:
+            table = validate_data(
+                estimator, table, reset=reset, dtype=None, ensure_all_finite="allow-nan"
+            )
+            columns = as_arrow({f"x{place}": column for place, column in enumerate(table.T)})
+        for name, column in zip(columns.column_names, columns.columns, strict=True):
+            if pa.types.is_floating(column.type) and np.isinf(column.to_numpy()).any():
+                raise ValueError(f"Input X contains infinity in column {name!r}; make it missing")
+        return cls(table, columns)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.columns.num_rows)
+
+    def list_values(self, place: int) -> Values | None:
+        """Values of a column of mixed types as they were given; None where Arrow has them."""
+        given = self.given
+        if isinstance(given, np.ndarray):
+            column = given[:, place]
+        elif hasattr(given, "iloc"):
+            column = given.iloc[:, place]
+        else:
+            return None
+        if column.dtype != object or not pa.types.is_string(self.columns.columns[place].type):
+            return None
+        return None if all(isinstance(value, str) for value in column) else list(column)
+
+    def fill(self, filled: Mapping[int, tuple[BoolArray, Values]]) -> Any:
+        """Put values into cells of some columns.
+
+        Parameters
+        ----------
+        filled
+            By place of a column: which cells, (n_rows,), and a value for each of them.
+
+        Returns
+        -------
+        A table such as was given, whose other cells are the same. Its columns keep their dtypes, but integers that get
+        a fraction become floats.
+        """
+        if isinstance(self.given, np.ndarray):
+            array = self.given.copy()
+            for place, (cells, values) in filled.items():
+                array[cells, place] = values
+            return array
+        if hasattr(self.given, "iloc"):
+            frame = self.given.copy()
+            for place, (cells, values) in filled.items():
+                column = frame.iloc[:, place].copy()
+                if has_fraction(values) and "int" in str(column.dtype).lower():
+                    column = column.astype("Float64")
+                column[cells] = values
+                frame.isetitem(place, column)
+            return frame
+        if hasattr(self.given, "with_columns"):
+            polars = importlib.import_module("polars")
+            columns = []
+            for place, (cells, values) in filled.items():
+                column = self.given[:, place]
+                dtype = polars.Float64 if has_fraction(values) else column.dtype
+                spread = _spread(cells, values)
+                other = polars.Series(column.name, spread).cast(dtype)
+                columns.append(column.cast(dtype).zip_with(polars.Series(~cells), other))
+            return self.given.with_columns(columns)
+        table = self.columns
+        for place, (cells, values) in filled.items():
+            column = table.columns[place].combine_chunks()
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            dtype = pa.float64() if has_fraction(values) else column.type
+            new = pc.replace_with_mask(column.cast(dtype), pa.array(cells), pa.array(values, dtype))
+            table = table.set_column(place, table.column_names[place], new)
+        return table
+
+
+def convert_frame(table: Any, wanted: str) -> Any:
+    """Convert a pandas frame to polars, or the other way round, as ``set_output`` asks; scikit-learn loses the dtypes.
+
+    Parameters
+    ----------
+    table
+        Any table.
+    wanted
+        "pandas", "polars" or "default".
+    """
+    if wanted == "pandas" and hasattr(table, "with_columns"):
+        return table.to_pandas()
+    if wanted == "polars" and hasattr(table, "iloc"):
+        return importlib.import_module("polars").from_pandas(table)
+    return table
+
+
+def is_frame(table: Any) -> bool:
+    """Whether columns have names: a pandas or polars frame, an Arrow table."""
+    if getattr(table, "ndim", 2) != 2 or not hasattr(table, "shape"):
+        return False
+    return hasattr(table, "columns") or isinstance(table, pa.Table)
+
+
+def has_fraction(values: Values) -> bool:
+    """Whether some of the values are numbers that are not whole."""
+    return any(isinstance(value, float) and not value.is_integer() for value in values)
+
+
+def make_table(like: Any, columns: Mapping[str, Values]) -> Any:
+    """Make a table of columns that is like another one.
+
+    Parameters
+    ----------
+    like
+        A table such as `UserTable.given`, with the same columns; its rows do not matter.
+    columns
+        Values of each column.
+
+    Returns
+    -------
+    A table with the dtypes of the other one, where they can hold the values.
+    """
+    if isinstance(like, np.ndarray):
+        made = np.empty((len(next(iter(columns.values()))), len(columns)), like.dtype)
+        for place, values in enumerate(columns.values()):
+            made[:, place] = values
+        return made
+    if hasattr(like, "iloc"):
+        pandas = importlib.import_module("pandas")
+        made = pandas.DataFrame({name: list(values) for name, values in columns.items()})
+        made.columns = like.columns
+        for place, dtype in enumerate(like.dtypes):
+            made.isetitem(place, made.iloc[:, place].astype(dtype))
+        return made
+    if hasattr(like, "with_columns"):
+        polars = importlib.import_module("polars")
+        return polars.DataFrame(
+            [polars.Series(name, values).cast(like[name].dtype) for name, values in columns.items()]
+        )
+    if isinstance(like, pa.Table):
+        arrays = {}
+        for name, values in columns.items():
+            dtype = like.schema.field(name).type
+            plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+            arrays[name] = pa.array(values, plain)
+        return pa.table(arrays)
+    raise SchemaError(f"a table like a {type(like).__name__} cannot be made; give a frame or array")
+
+
+def _spread(cells: BoolArray, values: Values) -> list[Any]:
+    """A value for every row, None where it is not to be filled."""
+    given = iter(values)
+    return [next(given) if cell else None for cell in cells.tolist()]

@@ -1,0 +1,140 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import pmflib as pmf
+from pmflib.errors import SchemaWarning
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(1)
+    work = rng.integers(0, 3, 300)
+    other = np.where(rng.random(300) < 0.9, work, rng.integers(0, 3, 300))
+    X = pd.DataFrame(
+        {
+            "work": pd.Categorical.from_codes(work, ["shop", "farm", "office"]),
+            "likes": np.array(["a", "b", "c"], object)[other],
+            "urban": pd.array(work == 2, dtype="boolean"),
+            "nothing": None,
+        }
+    )
+    X.loc[::7, "likes"] = None
+    X.loc[::5, "urban"] = pd.NA
+    X.loc[::11, "work"] = None
+    return X, np.array(["no", "maybe", "yes"])[work]
+
+
+@pytest.mark.parametrize("make", [lambda x: x, pl.from_pandas], ids=["pandas", "polars"])
+def test_fit__frames_with_missing_values(people, make):
+    X, y = people
+    with pytest.warns(SchemaWarning, match="'nothing' is left out: no value was seen"):
+        model = pmf.PMFClassifier(rank=3).fit(make(X), y)
+    assert model.classes_.tolist() == ["maybe", "no", "yes"]
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    assert model.score(make(X), y) > 0.95
+    probabilities = model.predict_proba(make(X))
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert model.model_.schema.names == ("work", "likes", "urban", "target")
+
+
+def test_predict__row_with_nothing_observed_gets_the_shares(people):
+    X, y = people
+    with pytest.warns(SchemaWarning):
+        model = pmf.PMFClassifier(rank=3).fit(X, y)
+    nothing = X.iloc[:1].copy()
+    nothing[:] = None
+    (found,) = model.predict_proba(nothing)
+    np.testing.assert_allclose(found, [np.mean(y == each) for each in model.classes_], atol=0.08)
+
+
+def test_fit__rank_chosen_by_default():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    scores = cross_val_score(
+        pmf.PMFClassifier(),
+        X.sample(frac=1, random_state=0),
+        y.sample(frac=1, random_state=0),
+        cv=3,
+    )
+    assert scores.mean() > 0.9
+
+
+def test_fit__bins_of_continuous_columns():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = pmf.PMFClassifier(rank=4, bins=4).fit(X, y)
+    assert {each.role for each in list(model.model_.schema)[:-1]} == {"continuous"}
+    assert {each.cardinality for each in list(model.model_.schema)[:-1]} == {4}
+    assert model.score(X, y) > 0.93
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [[0, 1], [False, True], [-1.0, 2.0], ["a", " a"], ["1", "x"]],
+    ids=["integers", "booleans", "floats", "alike", "texts"],
+)
+def test_predict__classes_as_they_were_given(classes):
+    X = np.array([["u", "v"], ["w", "v"]] * 30, object)
+    y = np.array(classes * 30)
+    found = pmf.PMFClassifier(rank=2).fit(X, y).predict(X)
+    assert found.dtype == y.dtype
+    np.testing.assert_array_equal(found, y)
+
+
+def test_predict__one_class():
+    X = np.array([["u"], ["w"]] * 10, object)
+    model = pmf.PMFClassifier().fit(X, ["only"] * 20)
+    assert model.predict(X).tolist() == ["only"] * 20
+    np.testing.assert_allclose(model.predict_proba(X), 1)
+
+
+def test_predict__no_column_can_be_a_variable():
+    X = pd.DataFrame({"id": [f"p{number}" for number in range(60)]})
+    y = np.array([0, 1, 1] * 20)
+    with pytest.warns(SchemaWarning, match="'id' is left out: an identifier"):
+        model = pmf.PMFClassifier().fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X)[0], [1 / 3, 2 / 3], atol=0.05)
+
+
+def test_fit__column_that_is_named_target():
+    X = pd.DataFrame({"target": ["u", "w"] * 30})
+    model = pmf.PMFClassifier(rank=2).fit(X, [0, 1] * 30)
+    assert model.model_.schema.names == ("target", "target_")
+    assert model.score(X, [0, 1] * 30) == 1
+
+
+def test_fit__missing_class_is_refused():
+    X = np.array([["u"], ["w"]], object)
+    with pytest.raises(ValueError, match="Input y contains NaN: leave out the rows"):
+        pmf.PMFClassifier().fit(X, np.array(["a", None], object))
+
+
+def test_pipeline__imputer_and_search_over_ranks(people):
+    X, y = people
+    X = X.drop(columns="nothing")
+    texts = ColumnTransformer(
+        [("filled", pmf.PMFImputer(rank=2), ["work", "likes"]), ("kept", "passthrough", ["urban"])],
+        verbose_feature_names_out=False,
+    ).set_output(transform="pandas")
+    pipeline = make_pipeline(texts, pmf.PMFClassifier(rank=3))
+    search = GridSearchCV(pipeline, {"pmfclassifier__rank": [1, 3]}, cv=3, scoring="neg_log_loss")
+    search.fit(X, y)
+    assert search.best_params_ == {"pmfclassifier__rank": 3}
+    assert search.best_score_ > -0.4
+    out = search.best_estimator_[:-1].get_feature_names_out()
+    assert out.tolist() == ["work", "likes", "urban"]
+
+
+def test_pipeline__latent_states_as_features(people):
+    X, y = people
+    X = X.drop(columns="nothing")
+    pipeline = make_pipeline(
+        FunctionTransformer(), pmf.PMFTransformer(rank=4), LogisticRegression()
+    )
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8

@@ -1,0 +1,83 @@
+"""scikit-learn's own checks: all that apply to these estimators, with no failure expected."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import (
+    check_global_output_transform_pandas,
+    check_global_set_output_transform_polars,
+    check_set_output_transform,
+    check_set_output_transform_pandas,
+    check_set_output_transform_polars,
+    check_transformer_get_feature_names_out,
+    check_transformer_get_feature_names_out_pandas,
+    parametrize_with_checks,
+)
+
+import pmflib as pmf
+
+ESTIMATORS = (pmf.PMFClassifier, pmf.PMFDensity, pmf.PMFImputer, pmf.PMFTransformer)
+SKIPPED_WITHOUT_SCIPY_ARRAYS = "check_array_api_input"
+
+
+# ranks are given: the choice of one is tested elsewhere, and takes most of the time of these fits
+@parametrize_with_checks(
+    [
+        pmf.PMFClassifier(rank=3),
+        pmf.PMFDensity(rank=1),
+        pmf.PMFImputer(rank=1),
+        pmf.PMFTransformer(rank=1),
+    ]
+)
+def test_estimator__passes_the_checks_of_scikit_learn(estimator, check):
+    if check.func.__name__ == SKIPPED_WITHOUT_SCIPY_ARRAYS:
+        pytest.skip("asks for an environment variable of SciPy")
+    with warnings.catch_warnings():
+        # what the checks give holds few rows, and columns of one value
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+@pytest.mark.parametrize("estimator", [pmf.PMFImputer(rank=2), pmf.PMFTransformer(rank=2)])
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_set_output_transform,
+        check_set_output_transform_pandas,
+        check_set_output_transform_polars,
+        check_global_output_transform_pandas,
+        check_global_set_output_transform_polars,
+        check_transformer_get_feature_names_out,
+        check_transformer_get_feature_names_out_pandas,
+    ],
+)
+def test_transform__gives_what_set_output_asks_for(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize("estimator_class", ESTIMATORS)
+def test_clone__same_parameters_not_fitted(estimator_class):
+    schema = pmf.Schema((pmf.Variable("x0", ("a", "b")),))
+    estimator = estimator_class(rank=2, schema=schema, bins=4, members=2, random_state=5)
+    copied = clone(estimator)
+    assert copied.get_params() == estimator.get_params()
+    assert not hasattr(copied, "model_")
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("container", ["pandas", "polars", "default"])
+def test_set_output__imputed_frame_of_another_kind(make, container):
+    rows = {"a": ["x", "y", None, "x"] * 20, "b": [1.0, None, 2.0, 1.0] * 20}
+    imputer = pmf.PMFImputer(rank=2).set_output(transform=container)
+    filled = imputer.fit_transform(make(rows))
+    wanted = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "default": make}[container]
+    assert isinstance(filled, wanted)
+    assert list(filled.columns) == ["a", "b"]
+    assert set(np.asarray(filled["a"])) == {"x", "y"}
+    assert np.asarray(filled["b"]).dtype == np.float64

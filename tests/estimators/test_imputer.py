@@ -1,0 +1,201 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import pmflib as pmf
+from pmflib.errors import PmfError, SchemaError, SchemaWarning
+
+
+def draw_rows(n_rows=400, share_missing=0.2, seed=0):
+    """Columns of several kinds that all follow one hidden side."""
+    rng = np.random.default_rng(seed)
+    side = rng.integers(0, 2, n_rows)
+    noisy = [np.where(rng.random(n_rows) < 0.95, side, 1 - side) for _ in range(6)]
+    columns = {
+        "colour": np.array(["red", "blue"])[noisy[0]].tolist(),
+        "is_new": [bool(value) for value in noisy[1]],
+        "stars": [int(value) for value in 1 + 4 * noisy[2]],
+        "price": np.round(10 + 90 * noisy[3] + rng.random(n_rows), 2).tolist(),
+        "grade": np.array(["low", "high"])[noisy[4]].tolist(),
+        "size": np.array(["S", "L"])[noisy[5]].tolist(),
+    }
+    hidden = rng.random((n_rows, len(columns))) < share_missing
+    given = {
+        name: [
+            None if hide else value for value, hide in zip(values, hidden[:, place], strict=True)
+        ]
+        for place, (name, values) in enumerate(columns.items())
+    }
+    return columns, given, hidden
+
+
+def make_pandas(given):
+    frame = pd.DataFrame(given)
+    return frame.astype(
+        {
+            "is_new": "boolean",
+            "stars": "Int64",
+            "grade": pd.CategoricalDtype(["low", "high", "never"], ordered=True),
+            "size": "string",
+        }
+    )
+
+
+def make_polars(given):
+    grade = pl.Enum(["low", "high", "never"])
+    return pl.DataFrame(given).with_columns(
+        pl.col("grade").cast(grade), pl.col("size").cast(pl.Categorical)
+    )
+
+
+@pytest.mark.parametrize("make", [make_pandas, make_polars, pa.table])
+@pytest.mark.parametrize("strategy", ["mode", "draw"])
+def test_fit_transform__own_levels_and_dtypes(make, strategy):
+    columns, given, hidden = draw_rows()
+    frame = make(given)
+    filled = pmf.PMFImputer(rank=2, strategy=strategy).fit_transform(frame)
+    assert type(filled) is type(frame)
+    if isinstance(frame, pd.DataFrame):
+        assert (filled.dtypes == frame.dtypes).all()
+        assert filled.index.equals(frame.index)
+    else:
+        assert filled.schema == frame.schema
+    got = (
+        filled.to_pydict()
+        if isinstance(filled, pa.Table)
+        else {n: list(filled[n]) for n in columns}
+    )
+    for place, (name, truth) in enumerate(columns.items()):
+        kept = [got[name][row] == truth[row] for row in np.flatnonzero(~hidden[:, place])]
+        assert all(kept)
+        guessed = [got[name][row] for row in np.flatnonzero(hidden[:, place])]
+        assert set(guessed) <= set(truth)
+        right = [
+            (a > 50) == (b > 50) if name == "price" else a == b
+            for a, b in zip(
+                guessed, (truth[row] for row in np.flatnonzero(hidden[:, place])), strict=True
+            )
+        ]
+        assert np.mean(right) > 0.8
+
+
+def test_transform__frame_is_not_changed_in_place():
+    _, given, _ = draw_rows()
+    frame = make_pandas(given)
+    before = frame.copy()
+    pmf.PMFImputer(rank=2).fit_transform(frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("make", [make_pandas, make_polars, pa.table])
+def test_transform__means_of_numbers_and_modes_of_the_others(make):
+    columns, given, hidden = draw_rows()
+    filled = pmf.PMFImputer(rank=2, strategy="mean").fit_transform(make(given))
+    stars = np.asarray(filled["stars"], np.float64)
+    guessed, truth = stars[hidden[:, 2]], np.array(columns["stars"])[hidden[:, 2]]
+    assert ((1 < guessed) & (guessed < 5)).all()
+    assert np.sqrt(np.mean((guessed - truth) ** 2)) < 1.5
+    texts = filled["colour"].to_pylist() if isinstance(filled, pa.Table) else list(filled["colour"])
+    assert set(texts) == {"red", "blue"}
+
+
+def test_transform__draws_follow_the_probabilities():
+    columns, given, _ = draw_rows(2000, 0.3)
+    imputer = pmf.PMFImputer(rank=2, strategy="draw", random_state=3)
+    filled = imputer.fit_transform(pd.DataFrame(given))
+    both = np.mean((filled["colour"] == "red") == (filled["size"] == "S"))
+    truth = np.mean(
+        [
+            (a == "red") == (b == "S")
+            for a, b in zip(columns["colour"], columns["size"], strict=True)
+        ]
+    )
+    assert both == pytest.approx(truth, abs=0.03)
+    # the same seed, the same draws; modes would say more often what is likely
+    pd.testing.assert_frame_equal(filled, imputer.transform(pd.DataFrame(given)))
+
+
+def test_transform__arrays_keep_their_dtype():
+    rng = np.random.default_rng(0)
+    side = rng.integers(0, 2, (300, 1))
+    table = np.repeat(side, 5, axis=1).astype(np.float32)
+    table[rng.random(table.shape) < 0.1] = np.nan
+    filled = pmf.PMFImputer(rank=2).fit_transform(table)
+    assert filled.dtype == np.float32
+    assert (filled == filled[:, :1]).all()
+    texts = np.where(np.isnan(table), None, np.where(table == 1, "yes", "no")).astype(object)
+    guessed = pmf.PMFImputer(rank=2).fit_transform(texts)
+    assert guessed.dtype == object
+    assert (guessed == np.where(filled == 1, "yes", "no")).all()
+
+
+def test_fit__column_of_mixed_types_keeps_its_values():
+    frame = pd.DataFrame({"a": [1, "one", None, 1] * 20, "b": ["x", "y", "x", "x"] * 20})
+    filled = pmf.PMFImputer(rank=2).fit_transform(frame)
+    assert filled["a"].tolist() == [1, "one", 1, 1] * 20
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_fit__column_without_a_value_passes_through(make):
+    rows = {
+        "a": ["x", "y", None] * 20,
+        "b": [None] * 60,
+        "c": [1, 2, 1] * 20,
+        "one": ["z", None, "z"] * 20,
+    }
+    with pytest.warns(SchemaWarning, match="column 'b' is left out: no value was seen"):
+        imputer = pmf.PMFImputer(rank=2).fit(make(rows))
+    filled = imputer.transform(make(rows))
+    got = filled.to_pydict() if isinstance(filled, pa.Table) else {n: list(filled[n]) for n in rows}
+    assert got["a"][2] == "x"
+    assert all(value is None or value != value for value in got["b"])
+    # a column of one level has nothing else to say
+    assert set(got["one"]) == {"z"}
+
+
+def test_fit__two_rows():
+    frame = pd.DataFrame({"a": ["x", "x"], "b": [1.0, np.nan]})
+    filled = pmf.PMFImputer().fit_transform(frame)
+    assert filled["b"].tolist() == [1.0, 1.0]
+
+
+def test_fit__nothing_but_missing():
+    with pytest.raises(SchemaError, match="no column can be a variable"):
+        pmf.PMFImputer().fit(pd.DataFrame({"a": [None, None]}))
+
+
+def test_transform__new_level_stays_and_counts_as_missing():
+    frame = pd.DataFrame({"a": ["x", "y"] * 30, "b": ["u", "v"] * 30})
+    imputer = pmf.PMFImputer(rank=2).fit(frame)
+    with pytest.warns(SchemaWarning, match=r"1 columns have values .* column 'a' has 'z'"):
+        filled = imputer.transform(pd.DataFrame({"a": ["z", "x"], "b": ["u", None]}))
+    assert filled["a"].tolist() == ["z", "x"]
+    assert filled["b"].tolist() == ["u", "u"]
+
+
+def test_transform__new_level_belongs_to_other_where_there_is_one():
+    schema = pmf.Schema(
+        (
+            pmf.Variable("a", ("x", "other"), other="other"),
+            pmf.Variable("b", ("u", "v"), missing=("99",)),
+        )
+    )
+    frame = pd.DataFrame({"a": ["x", "q", "r"] * 30, "b": ["u", "v", "99"] * 30})
+    filled = pmf.PMFImputer(rank=2, schema=schema).fit_transform(frame)
+    # what the schema says is missing is filled
+    assert filled["b"].tolist() == ["u", "v", "v"] * 30
+    assert filled["a"].tolist() == frame["a"].tolist()
+
+
+def test_fit__mistakes():
+    frame = pd.DataFrame({"a": ["x", "y"] * 5})
+    with pytest.raises(PmfError, match=r"strategy is 'median'; give one of"):
+        pmf.PMFImputer(strategy="median").fit(frame)  # type: ignore[arg-type]
+    with pytest.raises(PmfError, match="bins is 1; give a number of at least 2"):
+        pmf.PMFImputer(bins=1).fit(frame)
+    with pytest.raises(ValueError, match="infinity in column 'a'; make it missing"):
+        pmf.PMFImputer().fit(pd.DataFrame({"a": [1.0, np.inf]}))
+    with pytest.raises(SchemaError, match=r"schema has \['b'\], which the table has not"):
+        pmf.PMFImputer(schema=pmf.Schema((pmf.Variable("b", ("u",)),))).fit(frame)
