@@ -1,11 +1,9 @@
 """Drafts of a schema, and changes of them, on the command line."""
 
 import json
-import sys
 
 import pytest
 
-from flows import cli
 from pmflib.config import load_config
 from pmflib.schema import Schema
 
@@ -16,22 +14,10 @@ ROWS = "".join(
 
 
 @pytest.fixture
-def call(monkeypatch, tmp_path, capsys):
-    """Give a function that runs a command in a folder with a table: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
+def call(call, tmp_path):
+    """Give the function `call`, in a folder with a table."""
     (tmp_path / "a.csv").write_text("id,level,age,bought,score\n" + ROWS)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pmf", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+    return call
 
 
 def test_infer__target_is_written_into_the_configuration(call):
