@@ -222,7 +222,13 @@ def read_source(app, docname, source):
     source[0] = MARKER.sub(lambda found: fill(found), text)
 
 
+def skip_inherited(_app, _what, _name, member, _skip, _options):
+    """Leave out what scikit-learn gives its estimators: its pages say it, and refer to others of its own."""
+    return True if (getattr(member, "__module__", "") or "").startswith("sklearn.") else None
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("autodoc-skip-member", skip_inherited)
     app.connect("source-read", read_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

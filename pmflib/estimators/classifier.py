@@ -31,8 +31,8 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    The variable of the classes is the last of ``model_``; it is named "target", or "target_" where there is a column of
-    that name. See `docs/targets.md` for the fit.
+    The variable of the classes is the last of ``model_``; it is named "target", or ``target_`` where there is a column
+    of that name. See `docs/targets.md` for the fit.
 
     Examples
     --------
