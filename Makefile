@@ -11,8 +11,9 @@ demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/pmf demo --folder demo
 
+# two processes, for most tests are busy on one processor
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow
