@@ -27,12 +27,16 @@ from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.recipes import fit_options, follow_recipe
 from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
+    FIRST,
+    MAX_STEPS,
     TARGET_CELLS,
     TARGET_WORK,
+    Candidate,
     TargetRun,
     TargetSamples,
     find_target_recipe,
     settle_target,
+    try_candidates,
 )
 from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
@@ -154,9 +158,9 @@ class EMFit:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
-        return fit.choose(training, held_out, fit.make_starts(fit._count(codes)))
+        return fit.choose(training, held_out, fit.make_starts(fit.count(codes)))
 
-    def _count(self, codes: IntArray) -> PairCounts:
+    def count(self, codes: IntArray) -> PairCounts:
         """Counts for starts: of folds where a method may compare by them."""
         folds = {} if self.options.from_pairs else {"n_folds": 1}
         return count_pairs(codes, self.schema, **folds)
@@ -169,7 +173,7 @@ class EMFit:
     def follow(self, recipe: Recipe, codes: IntArray, held_out: tuple[float, ...]) -> FitResult:
         """Fit all samples in memory by a recipe, found when a fold of them was held out, with these scores."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        starts = self.make_starts(self.sized_for(training)._count(codes))
+        starts = self.make_starts(self.sized_for(training).count(codes))
         if recipe.share is not None:
             steps = recipe.passes or 0
             samples, start = self._open_for_target(training, starts)
@@ -185,16 +189,42 @@ class EMFit:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
         if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
             if self.is_for_target(training.n_observed):
-                samples, start = self._open_for_target(training, starts)
-                grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
-                recipe, run = find_target_recipe(samples, start, held_out, grid, max_passes)
-                recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
-                return recipe, self._report_target(recipe, run)
-        runs = self._make_runs(training, held_out, starts)
-        recipe, model, state = fit_options(runs, starts, self.options)
+                runs = self.try_for_target(training, held_out, starts)
+                return self.report_best(runs, held_out)
+        by_em = self._make_runs(training, held_out, starts)
+        recipe, model, state = fit_options(by_em, starts, self.options)
         if held_out is not None and self.target is not None:
             recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
         return recipe, self._report(recipe, model, state, starts)
+
+    def try_for_target(
+        self,
+        training: SamplesInMemory,
+        held_out: SamplesInMemory,
+        starts: Starts,
+        near: Candidate = FIRST,
+    ) -> dict[Candidate, TargetRun]:
+        """Run candidates of a fit for a target, as `try_candidates` does."""
+        samples, start = self._open_for_target(training, starts)
+        grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
+        return try_candidates(samples, start, held_out, grid, max_passes, near)
+
+    def try_one_for_target(
+        self, candidate: Candidate, codes: IntArray, held_out: SamplesInMemory
+    ) -> TargetRun:
+        """Run one candidate of a fit for a target on samples in memory."""
+        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        samples, start = self._open_for_target(training, self.make_starts(self.count(codes)))
+        max_steps = min(self.passes.max_passes, MAX_STEPS)
+        return samples.run(start, *candidate, max_steps, held_out)
+
+    def report_best(
+        self, runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
+    ) -> tuple[Recipe, FitResult]:
+        """Recipe and result of the candidate that is chosen among those that were run."""
+        recipe, run = find_target_recipe(runs, held_out)
+        recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
+        return recipe, self._report_target(recipe, run)
 
     def _name_judge(self) -> str:
         assert self.target is not None
@@ -259,9 +289,9 @@ class EMFit:
         recipe, result = self.fit_codes(training, held_out)
         return recipe, result.held_out
 
-    def hold_out(self, codes: IntArray) -> tuple[IntArray, SamplesInMemory]:
+    def hold_out(self, codes: IntArray, fold: int = 0) -> tuple[IntArray, SamplesInMemory]:
         """Training samples, and the fold that is held out."""
-        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
+        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == fold
         return codes[~is_held_out], self._load_held_out(codes[is_held_out])
 
     def _load_held_out(self, codes: IntArray) -> SamplesInMemory:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.fitting.candidates import Recipe
-from pmflib.selection.comparison import compare
+from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
@@ -31,7 +32,7 @@ TARGET_CELLS = 100_000_000
 
 TOLERATED = 0.5
 """Standard errors within which a candidate is as good as the best: of these, the largest pseudo-count is taken. On few
-held-out samples the best of fifteen is chance; a whole standard error gave more away, on the tables that this was tuned
+held-out samples the best of many is chance; a whole standard error gave more away, on the tables that this was tuned
 on (`python -m benchmarks.models.targets`)."""
 
 MAX_STEPS = 100
@@ -48,6 +49,17 @@ SETTLED_STEPS = 20
 
 OWN_PSEUDO_COUNT = 0.1
 """Pseudo-counts of the target's levels in each state, in all: a state belongs to a level."""
+
+
+class Candidate(NamedTuple):
+    """A way to fit: the share of the other variables that is taken off, and the mean pseudo-count."""
+
+    share: float
+    pseudo_count: float
+
+
+FIRST = Candidate(0.9, DEFAULT_PSEUDO_COUNT)
+"""The candidate to begin with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +85,11 @@ class TargetRun:
     converged: bool
     losses: tuple[float, ...]
     held_out: tuple[float, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """Log-likelihood per held-out sample of the model, nats."""
+        return max(self.held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +158,15 @@ class TargetSamples:
         return replace(best, converged=converged, losses=tuple(losses), held_out=tuple(scores))
 
 
-def find_target_recipe(
+def try_candidates(
     samples: TargetSamples,
     start: Parameters,
     held_out: SamplesInMemory,
     pseudo_counts: Sequence[float],
     max_passes: int,
-) -> tuple[Recipe, TargetRun]:
-    """Compare shares and pseudo-counts on held-out samples.
+    near: Candidate = FIRST,
+) -> dict[Candidate, TargetRun]:
+    """Run candidates, from one to the best of its neighbours on held-out samples, until none is better.
 
     Parameters
     ----------
@@ -162,42 +180,83 @@ def find_target_recipe(
         Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
     max_passes
         Limit of the steps, with `MAX_STEPS`.
+    near
+        Where to begin: the pseudo-count is one of those to try, or the first of them is taken.
+
+    Returns
+    -------
+    The run of every candidate that was tried, in the order in which they were.
+    """
+    grid = tuple(pseudo_counts) if len(pseudo_counts) == 1 else FIT_TARGET
+    max_steps = min(max_passes, MAX_STEPS)
+    runs: dict[Candidate, TargetRun] = {}
+
+    def score(candidate: Candidate) -> float:
+        if candidate not in runs:
+            runs[candidate] = samples.run(start, *candidate, max_steps, held_out)
+        return runs[candidate].score
+
+    at = near if near.pseudo_count in grid else Candidate(near.share, grid[0])
+    while True:
+        place = grid.index(at.pseudo_count)
+        neighbours = [at]
+        neighbours += [Candidate(at.share, each) for each in grid[max(place - 1, 0) : place + 2]]
+        neighbours += [Candidate(share, at.pseudo_count) for share in SHARES]
+        best = max(neighbours, key=score)
+        if best == at:
+            return runs
+        at = best
+
+
+def find_target_recipe(
+    runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
+) -> tuple[Recipe, TargetRun]:
+    """Choose one of the candidates that were run: see `TOLERATED`.
+
+    Parameters
+    ----------
+    runs
+        From `try_candidates`.
+    held_out
+        What judges, by the target.
 
     Returns
     -------
     The recipe, and the run that it led to.
     """
-    grid = pseudo_counts if len(pseudo_counts) == 1 else FIT_TARGET
-    max_steps = min(max_passes, MAX_STEPS)
-    settings, runs = [], []
-    for share in SHARES:
-        for pseudo_count in grid:
-            settings.append({"share": share, "pseudo_count": pseudo_count})
-            runs.append(samples.run(start, share, pseudo_count, max_steps, held_out))
-    scores = [max(run.held_out) for run in runs]
+    tried = sorted(runs)
+    scores = [runs[each].score for each in tried]
     best = int(np.argmax(scores))
-    gaps = [held_out.compare(runs[best].model, run.model) for run in runs]
+    gaps = [held_out.compare(runs[tried[best]].model, runs[each].model) for each in tried]
     as_good = [
         place
         for place, (gap, error) in enumerate(gaps)
         if place == best or gap <= TOLERATED * error
     ]
-    chosen = max(as_good, key=lambda place: (settings[place]["pseudo_count"], scores[place]))
+    chosen = max(as_good, key=lambda place: (tried[place].pseudo_count, scores[place]))
     # the gaps are those to the best, which is what they are asked for
     compared = compare(
-        "sample", settings, scores, subtract=lambda _, other: gaps[other], chosen=chosen
+        "sample",
+        [each._asdict() for each in tried],
+        scores,
+        subtract=lambda _, other: gaps[other],
+        chosen=chosen,
     )
-    run = runs[chosen]
-    recipe = Recipe(
+    run = runs[tried[chosen]]
+    return make_recipe(tried[chosen], run.n_steps, scores[chosen], compared), run
+
+
+def make_recipe(candidate: Candidate, n_steps: int, score: float, compared: Comparison) -> Recipe:
+    """Give the recipe of a candidate that a comparison has chosen."""
+    return Recipe(
         (("classes", 1),),
-        float(settings[chosen]["pseudo_count"]),
-        passes=run.n_steps,
-        notes=(compared.reason, *([SPOILT] if settings[chosen]["share"] else [])),
-        score=scores[chosen],
+        candidate.pseudo_count,
+        passes=n_steps,
+        notes=(compared.reason, *([SPOILT] if candidate.share else [])),
+        score=score,
         comparisons=(compared,),
-        share=float(settings[chosen]["share"]),
+        share=candidate.share,
     )
-    return recipe, run
 
 
 def settle_target(pseudo_counts: Sequence[float]) -> Recipe:

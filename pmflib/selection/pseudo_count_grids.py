@@ -12,8 +12,9 @@ grid                   values         reason
 `FIT_SAMPLES`          0.1, 0.3,      `fit_em`: EM that has converged rules out with certainty what it has not seen, so
                        1, 2           0 is none; below 1 the grid is finer, as EM may stop early instead. Neighbours
                                       are tried in turn, from the default on, as long as the score rises.
-`FIT_TARGET`           0.1, 1, 5,     `fit_em` with a target: weak ones where the target is all but determined, strong
-                       20, 80         ones where many variables say little of it each.
+`FIT_TARGET`           0.02, 0.1, 1,  `fit_em` with a target: weak ones where the target is all but determined, strong
+                       5, 20, 80      ones where many variables say little of it each. Tried from neighbour to
+                                      neighbour.
 `RANKS_BY_PAIRS`       1, 0.1, 10     `select_rank`: ranks are compared under the first; another matters only where it
                                       changes their order, so that steps of ten are fine enough.
 `RANKS_BY_SAMPLES`     1, 0.1         `select_rank_by_rows`: every rank is fitted by EM with each of them, and larger
@@ -32,7 +33,7 @@ FIT_PAIRS = (0.0, DEFAULT_PSEUDO_COUNT, 2.0)
 FIT_SAMPLES = (0.1, 0.3, DEFAULT_PSEUDO_COUNT, 2.0)
 """For `pmflib.fit_em`; rising."""
 
-FIT_TARGET = (0.1, DEFAULT_PSEUDO_COUNT, 5.0, 20.0, 80.0)
+FIT_TARGET = (0.02, 0.1, DEFAULT_PSEUDO_COUNT, 5.0, 20.0, 80.0)
 """For `pmflib.fit_em` with a target; rising."""
 
 RANKS_BY_PAIRS = (DEFAULT_PSEUDO_COUNT, 0.1, 10.0)
