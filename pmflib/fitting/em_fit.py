@@ -210,11 +210,11 @@ class EMFit:
         return try_candidates(samples, start, held_out, grid, max_passes, near)
 
     def try_one_for_target(
-        self, candidate: Candidate, codes: IntArray, held_out: SamplesInMemory
+        self, candidate: Candidate, codes: IntArray, counts: PairCounts, held_out: SamplesInMemory
     ) -> TargetRun:
-        """Run one candidate of a fit for a target on samples in memory."""
+        """Run one candidate of a fit for a target on samples in memory, whose counts are given."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        samples, start = self._open_for_target(training, self.make_starts(self.count(codes)))
+        samples, start = self._open_for_target(training, self.make_starts(counts))
         max_steps = min(self.passes.max_passes, MAX_STEPS)
         return samples.run(start, *candidate, max_steps, held_out)
 

@@ -13,13 +13,16 @@ from pmflib.fitting.candidates import Recipe
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
 from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.target_fit import FIRST, TOLERATED, Candidate, TargetRun, make_recipe
-from pmflib.selection.comparison import Comparison, compare
+from pmflib.selection.comparison import compare
 
 PATIENCE = 2
 """Doublings without a gain that end the search."""
 
 N_FINALISTS = 6
 """Candidates, of all ranks, that every fold judges: the best of many on one fold is chance where samples are few."""
+
+LEFT_OUT = 2.0
+"""Standard errors below the best, over the folds so far, at which a candidate is left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,35 +106,84 @@ def _double(fit: EMFit, training: IntArray, judge: SamplesInMemory) -> Iterator[
 
 
 def _gains(tried: TriedRank, best: TriedRank, judge: SamplesInMemory) -> bool:
-    """Whether a rank is better by more than is tolerated."""
+    """Whether a rank is better than the best so far by more than is tolerated."""
     first, second = ((each.result.model.prior, each.result.model.factors) for each in (tried, best))
     gain, error = judge.compare(first, second)
     return gain > TOLERATED * error
 
 
+@dataclass(frozen=True, eq=False)
+class Finalist:
+    """A candidate that folds judge, each in its turn.
+
+    Parameters
+    ----------
+    fit
+        A fit of its rank.
+    candidate
+        Share and pseudo-count.
+    runs
+        Its run on each fold so far.
+    """
+
+    fit: EMFit
+    candidate: Candidate
+    runs: list[TargetRun]
+
+    @property
+    def score(self) -> float:
+        """Log-likelihood per held-out sample, nats, mean of the folds."""
+        return float(np.mean([run.score for run in self.runs]))
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """What distinguishes it."""
+        return {"rank": self.fit.rank, **self.candidate._asdict()}
+
+    def subtract(self, other: Finalist, judges: list[SamplesInMemory]) -> tuple[float, float]:
+        """How much better it is than another on the same folds, and the standard error of that."""
+        gaps = [
+            judge.compare(mine.model, theirs.model)
+            for judge, mine, theirs in zip(judges, self.runs, other.runs, strict=True)
+        ]
+        means, errors = np.array(gaps).T
+        return float(means.mean()), float(np.sqrt((errors**2).sum()) / len(gaps))
+
+
 def _judge_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
     """Fit all samples by the candidate that is best when each fold is held out in its turn."""
-    finalists = [
-        (each.fit, candidate, run) for each in tried for candidate, run in each.runs.items()
+    left = [
+        Finalist(each.fit, candidate, [run])
+        for each in tried
+        for candidate, run in each.runs.items()
     ]
-    finalists = sorted(finalists, key=lambda each: -each[2].score)[:N_FINALISTS]
-    finalists.sort(key=lambda each: (each[0].rank, each[1]))
-    runs = [[run] for _, _, run in finalists]
-    for fold in range(1, N_FOLDS):
-        training, judge = tried[0].fit.hold_out(codes, fold)
-        for (fit, candidate, _), found in zip(finalists, runs, strict=True):
-            found.append(fit.try_one_for_target(candidate, training, judge))
-    scores = [float(np.mean([run.score for run in found])) for found in runs]
-    best = int(np.argmax(scores))
-    compared: Comparison = compare(
+    left = sorted(left, key=lambda each: -each.score)[:N_FINALISTS]
+    first = tried[0].fit
+    judges: list[SamplesInMemory] = []
+    for fold in range(N_FOLDS):
+        training, judge = first.hold_out(codes, fold)
+        judges.append(judge)
+        if fold:
+            counts = first.count(training)
+            for each in left:
+                run = each.fit.try_one_for_target(each.candidate, training, counts, judge)
+                each.runs.append(run)
+        best = max(left, key=lambda each: each.score)
+        gaps = {id(each): best.subtract(each, judges) for each in left}
+        left = [each for each in left if gaps[id(each)][0] <= LEFT_OUT * gaps[id(each)][1]]
+        if len(left) == 1:
+            break
+    left.sort(key=lambda each: (each.fit.rank, each.candidate))
+    place = left.index(best)
+    compared = compare(
         "sample",
-        [{"rank": fit.rank, **candidate._asdict()} for fit, candidate, _ in finalists],
-        scores,
-        chosen=best,
+        [each.settings for each in left],
+        [each.score for each in left],
+        subtract=lambda _, other: gaps[id(left[other])],
+        chosen=place,
     )
-    fit, candidate, _ = finalists[best]
-    n_steps = round(float(np.mean([run.n_steps for run in runs[best]])))
-    recipe = make_recipe(candidate, n_steps, scores[best], compared)
+    n_steps = round(float(np.mean([run.n_steps for run in best.runs])))
+    recipe = make_recipe(best.candidate, n_steps, best.score, compared)
     note = tried[0].recipe.notes[0]
     recipe = replace(recipe, notes=(note, *recipe.notes))
-    return fit.follow(recipe, codes, tuple(run.score for run in runs[best]))
+    return best.fit.follow(recipe, codes, tuple(run.score for run in best.runs))
