@@ -111,7 +111,8 @@ def fit_em(
         their other variables, in place of that of all. None is a model of all variables alike. A small fit with start
         "auto", one member, and a rank of at least the target's cardinality has states of the target's levels, and
         raises that log-likelihood on the training samples as well; held-out samples choose how much the other
-        variables count, the pseudo-count, of `pmflib.selection.pseudo_count_grids.FIT_TARGET`, and the steps.
+        variables count, the pseudo-count, of `pmflib.selection.pseudo_count_grids.FIT_TARGET`, and the steps. With rank
+        "auto" and no ``validation`` every fold judges the best of these in its turn.
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -203,6 +204,9 @@ def try_candidates(
         neighbours += [Candidate(at.share, each) for each in grid[max(place - 1, 0) : place + 2]]
         neighbours += [Candidate(share, at.pseudo_count) for share in SHARES]
         best = max(neighbours, key=score)
+        if not runs[best].n_steps:
+            # where the start is best, neighbours are all alike, and say nothing of others
+            best = max([at, *(Candidate(*each) for each in product(SHARES, grid))], key=score)
         if best == at:
             return runs
         at = best

@@ -22,7 +22,12 @@ N_FINALISTS = 6
 """Candidates, of all ranks, that every fold judges: the best of many on one fold is chance where samples are few."""
 
 LEFT_OUT = 2.0
-"""Standard errors below the best, over the folds so far, at which a candidate is left out."""
+"""Standard errors below the best, over the folds so far, from which a candidate is left out.
+
+References
+----------
+Maron, Moore (1994), "Hoeffding races".
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +175,11 @@ def _judge_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
                 each.runs.append(run)
         best = max(left, key=lambda each: each.score)
         gaps = {id(each): best.subtract(each, judges) for each in left}
-        left = [each for each in left if gaps[id(each)][0] <= LEFT_OUT * gaps[id(each)][1]]
+        left = [
+            each
+            for each in left
+            if each is best or gaps[id(each)][0] <= LEFT_OUT * gaps[id(each)][1]
+        ]
         if len(left) == 1:
             break
     left.sort(key=lambda each: (each.fit.rank, each.candidate))

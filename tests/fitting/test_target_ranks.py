@@ -1,0 +1,71 @@
+import numpy as np
+
+import pmflib as pmf
+from pmflib.fitting import target_ranks
+from pmflib.fitting.em_fit import N_FOLDS
+from pmflib.schema import Schema
+from pmflib.selection.pseudo_count_grids import FIT_TARGET
+
+SCHEMA = Schema.from_cardinalities([2, 3, 3, 2])
+
+
+def draw(n_rows, seed, share_missing=0.0):
+    """The target is whether two others are equal, a rule without exceptions."""
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, n, n_rows) for n in (2, 3, 3, 2)], axis=1).astype(np.int8)
+    codes[:, 0] = codes[:, 1] == codes[:, 2]
+    codes[rng.random(n_rows) < share_missing, 0] = -1
+    return codes
+
+
+def lose(model, codes):
+    chances = model.predict_proba(codes, 0)
+    return float(-np.log(chances[np.arange(len(codes)), codes[:, 0]]).mean())
+
+
+def fit(codes):
+    return pmf.fit_em(codes, rank="auto", schema=SCHEMA, target=0, rng=0)
+
+
+def test_fit_target_ranks__a_rule_is_all_but_certain():
+    train, test = draw(300, 0), draw(500, 1)
+    result = fit(train)
+    assert result.model.rank > 2
+    assert result.model.origin["pseudo_count"] == min(FIT_TARGET)
+    assert lose(result.model, test) < 0.05
+    assert fit(train).model.factors.tobytes() == result.model.factors.tobytes()
+
+
+def test_fit_target_ranks__folds_judge_the_best_candidates():
+    train = draw(300, 0)
+    noise = np.random.default_rng(2).random(300) < 0.3
+    train[noise, 0] = 1 - train[noise, 0]
+    result = fit(train)
+    ranks, finalists = result.comparisons
+    assert set(ranks.points[0].settings) == {"rank"}
+    assert set(finalists.points[0].settings) == {"rank", "share", "pseudo_count"}
+    assert 1 <= len(finalists.points) <= target_ranks.N_FINALISTS
+    assert finalists.chosen.settings["rank"] == result.model.rank
+    assert finalists.chosen.settings["share"] == result.model.origin["conditional_share"]
+    assert finalists.chosen is finalists.best
+    assert 1 <= len(result.held_out) <= N_FOLDS
+    assert np.isclose(np.mean(result.held_out), finalists.chosen.score)
+    assert result.notes[0] == ranks.reason
+    assert finalists.reason in result.notes
+
+
+def test_fit_target_ranks__samples_to_judge_by_are_all_that_judges():
+    result = pmf.fit_em(
+        draw(300, 0), rank="auto", schema=SCHEMA, target=0, validation=draw(100, 1), rng=0
+    )
+    assert [set(each.points[0].settings) for each in result.comparisons] == [
+        {"rank"},
+        {"share", "pseudo_count"},
+    ]
+
+
+def test_fit_target_ranks__target_observed_in_few_rows_or_none():
+    train = draw(200, 0, share_missing=0.95)
+    assert np.isfinite(fit(train).model.factors).all()
+    train[:, 0] = -1
+    np.testing.assert_allclose(fit(train).model.marginal([0]), 0.5, atol=0.1)
