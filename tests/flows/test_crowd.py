@@ -107,7 +107,10 @@ def test_crowd__from_pairs_of_workers(tmp_path):
     assert (shown["artefacts"]["worker-pairs"], shown["unfinished"]) == (1, [])
     assert run(tmp_path, "verify", "out/pipeline.toml").returncode == 0
     # again, and with another method: the pairs are there
-    assert json.loads(call(tmp_path, "--json").stdout) == facts
+    again = json.loads(call(tmp_path, "--json").stdout)
+    assert {key: again[key] for key in again if key != "timings"} == {
+        key: facts[key] for key in facts if key != "timings"
+    }
     file = tmp_path / "out" / "pipeline.toml"
     file.write_text(file.read_text().replace('"robust"', '"multispa"'))
     assert json.loads(call(tmp_path, "--json").stdout)["method"] == "multispa"
