@@ -119,7 +119,7 @@ def _read_parquet_rows(
     source: Source, columns: Sequence[str], groups: range | None, coded: Sequence[str]
 ) -> Iterator[RawRows]:
     with open_source(source, unpack=False) as stream:
-        file = _open_parquet(source, stream, coded)
+        file = _open_parquet(source, stream)
         places = find_columns(source, file.schema_arrow.names, columns)
         for place in places:
             field = file.schema_arrow.field(place)
@@ -127,6 +127,11 @@ def _read_parquet_rows(
                 check_type(field.name, field.type)
             except SourceError as error:
                 raise SourceError(f"{source.name}: {error}") from None
+        leaves = file.metadata.schema
+        paths = {leaves.column(place).path for place in range(len(leaves))}
+        if dictionaries := [name for name in coded if name in paths]:
+            # columns that are nested or not there have been refused by now: Arrow would end with a KeyError
+            file = _open_parquet(source, stream, dictionaries)
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
         metadata, asked = file.metadata, groups
         groups = range(metadata.num_row_groups) if groups is None else groups

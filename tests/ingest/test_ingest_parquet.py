@@ -46,6 +46,17 @@ def test_read_rows__dictionaries_views_nulls_and_fine_times(tmp_path):
     assert got["t"] == [datetime.datetime(2020, 1, 1), None, datetime.datetime(1970, 1, 1)]
 
 
+def test_read_rows__texts_are_coded_and_nested_columns_refused(tmp_path):
+    table = pa.table({"a": ["x", "y", "x"], "b": [{"c": 1}] * 3, "n": [1, 2, 3]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    (source,) = find_sources(str(tmp_path / "x.parquet"))
+    (part,) = read_rows(source, WIDE, ["a", "n"], coded=["a", "n"])
+    assert pa.types.is_dictionary(part.batch.schema.field("a").type)
+    assert part.batch.to_pydict() == {"a": ["x", "y", "x"], "n": [1, 2, 3]}
+    with pytest.raises(SourceError, match="column 'b' holds struct"):
+        list(read_rows(source, WIDE, ["a", "b"], coded=["a", "b"]))
+
+
 def test_read_rows__no_rows(tmp_path):
     pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "x.pq")
     assert sum(part.batch.num_rows for part in read(tmp_path / "x.pq", ["a"])) == 0
