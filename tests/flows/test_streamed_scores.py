@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -66,6 +67,16 @@ def read_bytes(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def count_parts(*folders):
+    """Number of parts that are finished, in the work of a store or beside their places."""
+    n_parts = 0
+    for folder in folders:
+        # folders go while they are looked through
+        with suppress(OSError):
+            n_parts += sum(1 for _ in folder.rglob("part-*.parquet"))
+    return n_parts
+
+
 def test_score__streams_files_through_the_live_model(pipeline):
     words = ["score", "pipeline.toml", "--data", "new.csv", "--target", "v2", "--json"]
     found = json.loads(run(pipeline, *words, "--output", "scores.parquet"))
@@ -119,7 +130,7 @@ def test_score__model_alone(pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("alone", [False, True])
 def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
-    """A log of some millions of rows; every kill comes later, by a random time, until a run is done."""
+    """A log of some millions of rows; five runs are killed soon after they have finished a part."""
     rng = np.random.default_rng(8 + alone)
     store = Store(pipeline / "store")
     model = store.locate(find_live(store, "pipeline")) / "model"
@@ -140,19 +151,19 @@ def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
         for path in (pipeline / "store" / "manifest").glob("*.json"):
             if '"predictions"' in path.read_text():
                 path.unlink()
-    n_killed, seconds = 0, 2.0
+    n_killed = 0
     while True:
+        n_before = count_parts(pipeline, tmp_path / "out")
         process = start(pipeline, *words, tmp_path / "out")
-        time.sleep(seconds + rng.random())
-        sign = signal.SIGKILL if n_killed % 2 else signal.SIGINT
-        ended = process.poll() is not None
-        if not ended:
-            process.send_signal(sign)
+        while process.poll() is None and count_parts(pipeline, tmp_path / "out") <= n_before:
+            time.sleep(0.005)
+        time.sleep(0.2 * rng.random())
+        if process.poll() is None and n_killed < 5:
+            process.send_signal(signal.SIGKILL if n_killed % 2 else signal.SIGINT)
         _, err = process.communicate(timeout=300)
         if process.returncode == 0:
             break
         assert process.returncode in (130, -signal.SIGKILL), err
         n_killed += 1
-        seconds += 0.4
     assert n_killed >= 2
     assert read_bytes(tmp_path / "out") == whole
