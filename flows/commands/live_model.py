@@ -115,11 +115,14 @@ def _score_live(
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
     from flows.score import score_flow
-    from pmflib.model.score_outputs import publish_parts
+    from pmflib.model.score_outputs import check_folder, publish_parts
     from pmflib.table_files import join_files
     from tasks.stage import load_schema, open_store
 
     checked = load_pipeline(config)
+    if output is not None and not output.suffix:
+        # before hours of work
+        check_folder(output)
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:
         known = load_schema(checked).names

@@ -17,6 +17,7 @@ from pmflib.model.reference_scores import ReferenceScores
 from pmflib.model.score_outputs import (
     RECORD,
     claim_output,
+    mark_files,
     publish_parts,
     read_record,
     write_record,
@@ -155,7 +156,8 @@ def score_file(
 ) -> dict[str, Any]:
     """Score a log of any size with a model alone, by default wide files whose rows are samples.
 
-    An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once.
+    An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once, if
+    its files are those that it wrote, by sizes and times.
 
     Parameters
     ----------
@@ -228,7 +230,7 @@ def score_file(
     folder = output.with_name(f".{output.name}.parts") if as_file else output
     record = output.with_name(f".{output.name}.json") if as_file else folder / RECORD
     known = read_record(record)
-    if known.get("identity") == identity and "account" in known and output.exists():
+    if known.get("identity") == identity and known.get("files") == mark_files(output):
         return dict(known["account"])
     claim_output(folder, identity, as_file=as_file)
     if config.layout == "long" or config.sample is not None:
@@ -239,7 +241,8 @@ def score_file(
     account = {"output": str(output), **account, **publish_parts(folder, output)}
     if notes:
         account["notes"] = notes
-    write_record(record, {"identity": identity, "account": account})
+    files = mark_files(output)
+    write_record(record, {"identity": identity, "account": account, "files": files})
     if as_file:
         shutil.rmtree(folder)
     return account

@@ -25,11 +25,16 @@ def publish_parts(folder: Path, output: Path) -> dict[str, str]:
     folder
         Parts, and their quarantine.
     output
-        File .csv or .parquet; or a folder, which may be the same.
+        File .csv or .parquet; or a folder, which may be the same. Predictions that are there are replaced.
 
     Returns
     -------
     Where the ``quarantine`` is, if there is any.
+
+    Raises
+    ------
+    ConfigError
+        If the folder holds something else than predictions.
     """
     from pmflib.model.score_parts import QUARANTINE_FOLDER
     from pmflib.table_files import join_files
@@ -37,20 +42,82 @@ def publish_parts(folder: Path, output: Path) -> dict[str, str]:
     rejected = folder / QUARANTINE_FOLDER
     if output.suffix.lower() in (".csv", ".parquet"):
         join_files(folder, output)
-        path = output.with_name(f"{output.stem}.quarantine.parquet")
+        path = _name_quarantine(output)
         path.unlink(missing_ok=True)
         if rejected.is_dir():
             join_files(rejected, path)
             return {"quarantine": str(path)}
         return {}
     if output != folder:
-        for part in sorted(folder.rglob("*.parquet")):
-            place = output / part.relative_to(folder)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            draft = place.with_name(f".{place.name}.draft")
-            shutil.copyfile(part, draft)
-            draft.replace(place)
+        _replace_parts(folder, output)
     return {"quarantine": str(output / QUARANTINE_FOLDER)} if rejected.is_dir() else {}
+
+
+def check_folder(output: Path) -> None:
+    """Refuse a folder for predictions that holds something else: those of an earlier night are replaced.
+
+    Raises
+    ------
+    ConfigError
+        If it is a file, or holds anything, and no record of predictions.
+    """
+    if output.is_dir():
+        if (output / RECORD).exists() or not any(output.iterdir()):
+            return
+        raise ConfigError(
+            f"output {str(output)!r} holds something else than predictions; name another folder, or remove it"
+        )
+    if output.exists():
+        raise ConfigError(
+            f"output {str(output)!r} is a file; name a folder, or a file .csv or .parquet"
+        )
+
+
+def _replace_parts(folder: Path, output: Path) -> None:
+    """Copy parts into a folder, and delete those of earlier predictions there: of more files there were more."""
+    check_folder(output)
+    output.mkdir(parents=True, exist_ok=True)
+    # whatever ends here leaves a folder that is known as one of predictions
+    write_record(output / RECORD, {})
+    drafts = {}
+    for part in sorted(folder.rglob("*.parquet")):
+        place = output / part.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        drafts[place] = place.with_name(f".{place.name}.draft")
+        shutil.copyfile(part, drafts[place])
+    kept = {*drafts, *drafts.values()}
+    for stale in {*output.rglob("*.parquet"), *output.rglob(".*.draft")} - kept:
+        stale.unlink()
+    for place, draft in drafts.items():
+        draft.replace(place)
+    for each in [path for path in output.iterdir() if path.is_dir() and not any(path.iterdir())]:
+        each.rmdir()
+
+
+def mark_files(output: Path) -> dict[str, list[int]]:
+    """Sizes and times of the files of an output, by which one that is no longer whole is noticed.
+
+    Parameters
+    ----------
+    output
+        File .csv or .parquet, whose quarantine stands beside it; or a folder.
+
+    Returns
+    -------
+    Bytes, and nanoseconds of the last change, by the name of the file.
+    """
+    paths = [output, _name_quarantine(output)]
+    if output.is_dir():
+        paths = sorted(output.rglob("*.parquet"))
+    return {
+        str(path.relative_to(output.parent)): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in paths
+        if path.exists()
+    }
+
+
+def _name_quarantine(output: Path) -> Path:
+    return output.with_name(f"{output.stem}.quarantine.parquet")
 
 
 def claim_parts(work: Path) -> Path:
@@ -86,13 +153,12 @@ def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.exists():
         if not folder.is_dir():
-            raise ConfigError(
-                f"output {str(folder)!r} is a file; name a folder, or a file .csv or .parquet"
-            )
-        if read_record(folder / RECORD).get("identity") == identity:
+            check_folder(folder)
+        known = read_record(folder / RECORD)
+        if known.get("identity") == identity and "account" not in known:
             return
-        if as_file:
-            # drafts of other scores, which nobody has seen
+        if as_file or known.get("identity") == identity:
+            # drafts of other scores, which nobody has seen; or what was finished here, and is no longer whole
             shutil.rmtree(folder)
         elif any(folder.iterdir()):
             raise ConfigError(

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.model import JointPMF
+from pmflib.model.score_outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
 from tests.pipelines import as_wide, draw_codes, make_schema
@@ -111,6 +112,46 @@ def test_score__streams_files_through_the_live_model(pipeline):
 def test_score__without_data_scores_the_files_of_the_pipeline(pipeline):
     found = json.loads(run(pipeline, "score", "pipeline.toml", "--json"))
     assert (found["rows_in"], found["samples"]) == (4000, 4000)
+
+
+def test_score__a_folder_has_the_parts_of_the_last_night_alone(pipeline):
+    (pipeline / "many").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (pipeline / "many" / name).write_text((pipeline / "new.csv").read_text())
+    words = ["score", "pipeline.toml", "--output", "nightly", "--data"]
+    run(pipeline, *words, "many")
+    assert pq.read_table(pipeline / "nightly").num_rows == 1800
+    assert len(read_bytes(pipeline / "nightly" / "_quarantine")) == 2
+    (pipeline / "few.csv").write_text(as_wide(draw_codes(7, SIZES)))
+    run(pipeline, *words, "few.csv")
+    assert pq.read_table(pipeline / "nightly").num_rows == 7
+    assert not (pipeline / "nightly" / "_quarantine").exists()
+    # what is not of predictions stays
+    (pipeline / "mine").mkdir()
+    (pipeline / "mine" / "note.txt").write_text("mine")
+    run(pipeline, *words[:-2], "mine", "--data", "few.csv", code=2)
+    assert [each.name for each in (pipeline / "mine").iterdir()] == ["note.txt"]
+
+
+@pytest.mark.parametrize("name", ["again", "again.parquet", "again.csv"])
+def test_score__model_alone_does_again_what_is_no_longer_whole(pipeline, name):
+    store = Store(pipeline / "store")
+    model = store.locate(find_live(store, "pipeline")) / "model"
+    words = ["score", "--model", model, "--data", "new.csv", "--output", name]
+    output = pipeline / name
+    run(pipeline, *words)
+    whole = mark_files(output)
+    assert len(whole) == 2
+    run(pipeline, *words)
+    assert mark_files(output) == whole
+    for file in whole:
+        content = (pipeline / file).read_bytes()
+        for damage in (content[:-9], None):
+            (pipeline / file).unlink()
+            if damage is not None:
+                (pipeline / file).write_bytes(damage)
+            run(pipeline, *words)
+            assert (pipeline / file).read_bytes() == content
 
 
 def test_score__model_alone(pipeline):
