@@ -70,14 +70,16 @@ def score_flow(
     with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
         if questions:
             return answer(checked, dataset, live, questions, address)
-        scale = reference(checked, _choose_reference(store, dataset, made), live, address)
+        reference_scores = reference(
+            checked, _choose_reference(store, dataset, made), live, address
+        )
         if data:
             checked = _read_instead(checked, data)
         if checked.source.layout == "wide" and checked.source.sample is None:
-            return score_files(checked, live, scale, wanted, number, tuple(columns))
+            return score_files(checked, live, reference_scores, wanted, number, tuple(columns))
         if data:
             dataset = ingest(checked, address)
-        return score(checked, dataset, live, scale, wanted, number, address)
+        return score(checked, dataset, live, reference_scores, wanted, number, address)
 
 
 def _read_instead(config: PipelineConfig, data: str) -> PipelineConfig:

@@ -27,7 +27,7 @@ def score(
     config: PipelineConfig,
     dataset: Reference,
     model: Reference,
-    scale: Reference,
+    reference_scores: Reference,
     wanted: Wanted,
     run: int = 0,
     address: str = "",
@@ -38,7 +38,7 @@ def score(
     ----------
     config
         The pipeline.
-    dataset, model, scale
+    dataset, model, reference_scores
         References from `ingest`, `refine` and `reference`.
     wanted
         Targets, and variables that are passed through.
@@ -57,7 +57,7 @@ def score(
         If a target, or one that is kept, is no variable.
     """
     store = open_store(config)
-    scorer = load_scorer(store, model, scale, wanted, run)
+    scorer = load_scorer(store, model, reference_scores, wanted, run)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         layers, show = list_layers(store, dataset), partial(report, "score")
@@ -69,7 +69,7 @@ def score(
     return build_artefact(
         store,
         "predictions",
-        inputs={"dataset": dataset, "model": model, "reference": scale},
+        inputs={"dataset": dataset, "model": model, "reference": reference_scores},
         options={**wanted.to_json(), "run": run},
         version=VERSION,
         write=write,
@@ -77,9 +77,9 @@ def score(
 
 
 def load_scorer(
-    store: Store, model: Reference, scale: Reference, wanted: Wanted, run: int
+    store: Store, model: Reference, reference_scores: Reference, wanted: Wanted, run: int
 ) -> TableScorer:
     """Model and reference of a store, and what the metadata of predictions say of them."""
     fitted = JointPMF.load(store.locate(model) / "model")
-    scores = ReferenceScores.load(store.locate(scale) / REFERENCE)
+    scores = ReferenceScores.load(store.locate(reference_scores) / REFERENCE)
     return TableScorer(fitted, scores, wanted, {"model": model.digest, "run": str(run)})

@@ -26,7 +26,7 @@ from tasks.stage_progress import report
 def score_files(
     config: PipelineConfig,
     model: Reference,
-    scale: Reference,
+    reference_scores: Reference,
     wanted: Wanted,
     run: int = 0,
     columns: tuple[str, ...] = (),
@@ -39,7 +39,7 @@ def score_files(
     ----------
     config
         The pipeline, its layout wide, its samples without identifiers.
-    model, scale, wanted, run
+    model, reference_scores, wanted, run
         As for `score`.
     columns
         Columns of the files, no variables, that are passed through.
@@ -55,7 +55,7 @@ def score_files(
         If a file cannot be read, or a row does not fit and the policy is to stop.
     """
     store = open_store(config)
-    scorer = load_scorer(store, model, scale, wanted, run)
+    scorer = load_scorer(store, model, reference_scores, wanted, run)
     rules = config.source.on_empty_file == "skip"
     skipped: dict[str, str] = {}
     more: dict[str, Any] = {"skip_empty": rules, "skipped": skipped}
@@ -90,7 +90,7 @@ def score_files(
     return build_artefact(
         store,
         "predictions",
-        inputs={**inputs, "model": model, "reference": scale},
+        inputs={**inputs, "model": model, "reference": reference_scores},
         options={
             **wanted.to_json(),
             "run": run,

@@ -284,7 +284,9 @@ def score_sorted(
     entry = build_dataset(None, store, make_config(sections), scorer.model.schema)
     layers = list_layers(store, entry.reference)
     n_samples, measures = score_stored(None, layers, scorer, folder, on_part)
-    names = ("rows_in", "rows_encoded", "rows_quarantined", "reasons", "cells_made_missing")
+    # all of them, so that a reader sees that they add up
+    names = [name for name in entry.summary if name.startswith("rows_")]
+    names += ["reasons", "cells_made_missing"]
     if entry.summary["rows_quarantined"]:
         rejected = folder / QUARANTINE_FOLDER / "part-00000.parquet"
         export_quarantine(store, entry.reference, rejected)

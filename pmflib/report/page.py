@@ -26,6 +26,7 @@ from pmflib.report.sentences import (
     summarise_run,
 )
 from pmflib.safe_text import show_text
+from pmflib.store.artefacts import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,7 +108,7 @@ def write_page(report: RunReport, path: Path) -> int:
     """
     content = render_page(report).encode("utf-8", "backslashreplace")
     try:
-        path.write_bytes(content)
+        replace_file(path, content)
     except OSError as error:
         raise PmfError(f"the report cannot be written to {str(path)!r} ({error})") from error
     return len(content)

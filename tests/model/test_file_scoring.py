@@ -1,6 +1,7 @@
 """Files of rows scored by a model alone: every row is scored or in quarantine, and the bytes are always the same."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,23 @@ def test_score_file__rows_that_are_sorted_into_samples(layout, codes, tmp_path):
     if layout == "long":
         assert pq.read_table(account["quarantine"])["reason"].to_pylist() == ["unknown_variable"]
     assert not list(tmp_path.glob(".*.parts"))
+
+
+def test_score_file__answers_that_are_left_out_are_in_the_account(tmp_path):
+    schema = replace(SCHEMA, left_out=("unheard",))
+    model = JointPMF(MODEL.prior, MODEL.factors, schema)
+    name, level = SCHEMA.names[0], SCHEMA[0].levels[0]
+    lines = ["who,what,answer", f"p1,{name},{level}", "p1,unheard,1", "p2,unknown,1"]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    reading: dict[str, Any] = {
+        "layout": "long",
+        "sample": "who",
+        "variable": "what",
+        "value": "answer",
+    }
+    account = score_file(model, tmp_path / "log.csv", tmp_path / "out", **reading)
+    found = [account[f"rows_{key}"] for key in ("in", "encoded", "left_out", "quarantined")]
+    assert found == [3, 1, 1, 1]
 
 
 def test_score_file__file_that_changes_meanwhile(codes, tmp_path, monkeypatch):
