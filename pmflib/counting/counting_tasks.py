@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from pmflib.running.task_plans import TaskPlan, plan_tasks
+
+T = TypeVar("T")
 
 BUSY_SHARE = 0.9
 """Share of the time that all threads are to work, at least, were all runs of blocks equal."""
@@ -50,6 +53,11 @@ def plan_fold_runs(costs: Sequence[int], n_folds: int, n_threads: int) -> TaskPl
     A plan of which only the runs are used: see `plan_fold_merges`.
     """
     return plan_tasks(costs, choose_runs(n_folds, n_threads))
+
+
+def join_runs(groups: Sequence[Sequence[T]], plan: TaskPlan) -> list[list[T]]:
+    """Put the groups of each run together: what a task counts into one table."""
+    return [[item for group in groups[start:stop] for item in group] for start, stop in plan.runs]
 
 
 def plan_fold_merges(n_runs: int, n_levels: int) -> TaskPlan:

@@ -135,7 +135,7 @@ class TaskPlan:
 
 
 def plan_tasks(
-    costs: Sequence[int] | IntArray,
+    costs: Sequence[int] | IntArray | FloatArray,
     n_threads: int,
     result_bytes: int = 0,
     fan_in: int = FAN_IN,
