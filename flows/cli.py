@@ -32,6 +32,7 @@ from flows.commands.run import demo, run, status
 from flows.commands.schema_file import schema
 from flows.console import OutputClosedError, err
 from pmflib.errors import (
+    ClusterError,
     ConfigError,
     MemoryPlanError,
     PmfError,
@@ -95,6 +96,7 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: 2,
+    ClusterError: 7,
     RankError: 2,
     SourceError: 3,
     SchemaError: 3,

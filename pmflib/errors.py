@@ -21,6 +21,14 @@ class UnreachableError(SourceError):
     """A source does not answer at the moment: to try again may help."""
 
 
+class ClusterError(PmfError):
+    """Workers are not there: no scheduler answers, none has a worker, or tasks end those that they run on."""
+
+
+class LostSchedulerError(ClusterError):
+    """A scheduler has gone while it was used: another attempt waits for it to come back."""
+
+
 class StoreError(PmfError):
     """An artefact is missing, damaged, or not what its manifest entry says."""
 
@@ -51,3 +59,7 @@ class ConvergenceWarning(UserWarning):
 
 class SchemaWarning(UserWarning):
     """Columns of a table are no variables, and are left out."""
+
+
+class ClusterWarning(UserWarning):
+    """A run waits for workers, or for their scheduler."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
+from pmflib.counting.counting_tasks import choose_runs
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.increments import Increment, find_counts, plan_increment
 from pmflib.counting.memory import plan_counting
@@ -15,7 +16,7 @@ from pmflib.counting.stored_changes import count_stored_changes, needs_workers
 from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import PAIRS
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.memory_limits import find_memory_limit
+from pmflib.running.worker_memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -86,8 +87,9 @@ def _write(
     n_folds = config.store.folds
     in_thread = increment is not None and not needs_workers(increment.change)
     workers = _stay_here(config) if in_thread else open_workers(config, address)
-    with workers as (client, limit):
-        plan_counting(schema.n_levels, count_threads(client)).check(limit)
+    with workers as (client, memory):
+        n_runs = choose_runs(n_folds, count_threads(client))
+        memory.check(lambda n_threads: plan_counting(schema.n_levels, n_threads, n_runs))
         report("count", 0, n_folds)
 
         def on_fold(done: int, n_rows: int) -> None:
@@ -103,6 +105,6 @@ def _write(
     return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}
 
 
-def _stay_here(config: PipelineConfig) -> AbstractContextManager[tuple[Client, int]]:
-    """Work in this thread: no client, and the bytes to plan with."""
-    return nullcontext((None, config.cluster.memory_limit or find_memory_limit()))
+def _stay_here(config: PipelineConfig) -> AbstractContextManager[tuple[Client, ClusterMemory]]:
+    """Work in this thread: no client, and the memory to plan with."""
+    return nullcontext((None, ClusterMemory.here(config.cluster.memory_limit)))

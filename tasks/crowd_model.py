@@ -45,9 +45,9 @@ def crowd_model(
     method = config.crowd.method
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        with open_workers(config, address) as (client, limit):
+        with open_workers(config, address) as (client, memory):
             labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory_limit=limit
+                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
             )
             return write_crowd_model(
                 labels,

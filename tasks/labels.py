@@ -63,9 +63,9 @@ def find_labels(
         options = method | (limits if crowd.em else {})
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        with open_workers(config, address) as (client, limit):
+        with open_workers(config, address) as (client, memory):
             labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory_limit=limit
+                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
             )
             fit = fit_stored_labels(
                 labels,

@@ -17,6 +17,7 @@ from pmflib.fitting.em_fit import summarise_fit
 from pmflib.fitting.from_samples import fit_em, plan_fit_em
 from pmflib.fitting.starts import StoredCounts
 from pmflib.model import JointPMF
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
@@ -67,14 +68,18 @@ def refine(
             begin = {"model": start_model}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report, "refine"), em.max_passes)
-        with open_workers(config, address) as (client, limit), warnings.catch_warnings():
+        with open_workers(config, address) as (client, memory), warnings.catch_warnings():
             # the summary says whether EM has converged
             warnings.simplefilter("ignore", ConvergenceWarning)
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
-            plan = plan_fit_em(training, start_model.rank, start=method, members=em.members)
-            plan.check(limit)
-            spare = (limit - plan.needed) // 2
+
+            def plan_worker(n_threads: int) -> MemoryPlan:
+                sizes = {"members": em.members, "n_threads": n_threads}
+                return plan_fit_em(training, start_model.rank, start=method, **sizes)
+
+            memory.check(plan_worker)
+            spare = memory.find_spare(plan_worker) // 2
             options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
             options |= {"validation": held_out.with_spare(spare // 8), "on_pass": progress}
             report("refine", 0, em.max_passes)

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from pmflib.config import PipelineConfig
 from pmflib.config.target_check import check_target
 from pmflib.running import clients
-from pmflib.running.memory_limits import find_memory_limit
+from pmflib.running.worker_memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from tasks.prefect_artifacts import show_entry
@@ -38,17 +38,20 @@ def load_schema(config: PipelineConfig) -> Schema:
 
 
 @contextmanager
-def open_workers(config: PipelineConfig, address: str) -> Iterator[tuple[clients.Client, int]]:
-    """Connect to workers, at an address or the run's, which start when needed; yields client and bytes to plan with.
+def open_workers(
+    config: PipelineConfig, address: str
+) -> Iterator[tuple[clients.Client, ClusterMemory]]:
+    """Connect to workers, at an address or the run's, which start when needed; yields client and memory to plan with.
 
-    The client is None where a small run works in this thread alone.
+    All workers see the store, and those that join later. The client is None where a small run works in this thread
+    alone.
     """
     with ExitStack() as stack:
         address = address or stack.enter_context(clients.use_workers(config.cluster))
-        yield (
-            stack.enter_context(clients.open_client(address)),
-            config.cluster.memory_limit or find_memory_limit(),
-        )
+        client = stack.enter_context(clients.open_client(address, config.cluster))
+        if (root := Path(config.resolve(config.store.path))).is_dir():
+            clients.check_workers_see(client, str(root))
+        yield client, clients.find_memory(client, config.cluster.memory_limit)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import cached_property, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from pmflib.errors import PmfError, UnreachableError
+from pmflib.errors import LostSchedulerError, PmfError, UnreachableError
+from pmflib.running.task_names import name_tasks
 from tasks.prefect_runs import is_flow_run
 from tasks.stage_events import follow_stage
 
@@ -24,7 +25,7 @@ RETRY_SECONDS = (2, 10)
 def is_worth_a_retry(error: BaseException) -> bool:
     """Whether a failed stage may succeed when it runs again: not where a user must first change data or options."""
     if isinstance(error, PmfError):
-        return isinstance(error, UnreachableError)
+        return isinstance(error, UnreachableError | LostSchedulerError)
     # errors of lost schedulers and workers have no common base class, only a common package
     return isinstance(error, OSError) or type(error).__module__.startswith("distributed")
 
@@ -48,7 +49,7 @@ class Stage(Generic[P, R]):
     def __init__(self, name: str, function: Callable[P, R]) -> None:
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            with follow_stage(name):
+            with follow_stage(name), name_tasks(name):
                 return function(*args, **kwargs)
 
         self.name = name

@@ -44,9 +44,9 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
     check_method(config.crowd.method, schema.n_variables, schema[0].cardinality)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        with open_workers(config, address) as (client, limit):
+        with open_workers(config, address) as (client, memory):
             labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory_limit=limit
+                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
             )
             total = labels.n_tasks
             summary = write_pairs(labels, folder, lambda done: report("pairs", done, total))

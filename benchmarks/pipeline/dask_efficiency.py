@@ -40,7 +40,7 @@ from pmflib.em.members import merge_each
 from pmflib.em.stored_samples import evaluate_group, load_group
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
-from pmflib.running.maps import keep_loaded, start_blocks
+from pmflib.running.maps import HeldItems, keep_loaded, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
 from pmflib.synthetic.planted_models import planted_factors
@@ -108,7 +108,7 @@ def compare(
     name: str,
     client: object,
     mine: Sequence[Sequence[BlockGroup]],
-    theirs: Sequence[Sequence[object]],
+    theirs: Sequence[Sequence[object] | HeldItems],
     target: float,
     rounds: int,
 ) -> None:

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 import psutil
 
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client, start_workers
+from pmflib.running.clients import count_threads, open_client, start_workers
 from pmflib.running.grouping import group_blocks
-from pmflib.running.maps import FAN_IN, run_blocks
+from pmflib.running.maps import run_blocks
+from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import BlockReference
 
 CELLS = 1000
@@ -71,10 +72,7 @@ def measure(
     total = run_blocks(client, count_blocks, groups, add)
     seconds = time.perf_counter() - start
     assert total == n_blocks * CELLS
-    n_tasks, level = len(groups), len(groups)
-    while level > 1:
-        level = -(-level // FAN_IN)
-        n_tasks += level
+    n_tasks = plan_tasks([1] * len(groups), count_threads(client)).n_tasks
     print(
         f"{n_blocks:>7,} blocks, {name:>11}: {n_tasks:>6,} tasks, {seconds:7.2f} s, CPU "
         f"{sum(me.cpu_times()[:2]) - cpu:6.2f} s, memory {(me.memory_info().rss - memory) / 2**20:+6.1f} MiB",

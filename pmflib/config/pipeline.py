@@ -37,11 +37,15 @@ class ClusterConfig(Section):
     address: str = ""
     """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
     workers: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Number of workers on this machine; 0 = one per core."""
+    """Number of workers on this machine; 0 = one per core. With an address, threads that tasks are made for where more
+    workers are to come than there are: adaptive clusters."""
     processes: bool = False
     """Whether workers are processes; threads share memory and start faster."""
     memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Bytes that the plan may use; 0 = 70 % of what this machine has free."""
+    """Bytes that the data of each worker may take; of the run, where workers are threads of it. 0 = 70 % of what the
+    worker has: its memory limit, or what its machine has free."""
+    patience: Annotated[float, Field(ge=0, le=1e6)] = 300.0
+    """Seconds to wait for a scheduler that does not answer, and for workers where there are none."""
 
 
 class LineageConfig(Section):

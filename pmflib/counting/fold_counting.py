@@ -15,9 +15,6 @@ from pmflib.store.checkpoints import load_arrays, save_arrays
 
 R = TypeVar("R")
 
-FOLDS_AHEAD = 4
-"""Folds under way at a time: a table that waits to be written takes as much memory as one that is being counted."""
-
 
 def count_folds(
     folds: Sequence[int],
@@ -25,6 +22,7 @@ def count_folds(
     folder: Path,
     load: Callable[[Path], R | None],
     save: Callable[[Path, R], None],
+    n_ahead: int,
 ) -> Iterator[R]:
     """Count folds in order, or read their checkpoints.
 
@@ -38,6 +36,8 @@ def count_folds(
         Folder of the checkpoints.
     load, save
         Read a checkpoint, None if there is none that can be used, and write it.
+    n_ahead
+        Number of folds under way at a time, as `count_folds_ahead` has it.
 
     Yields
     ------
@@ -45,7 +45,7 @@ def count_folds(
     """
     pending: dict[int, PendingResult[R]] = {}
     for place, fold in enumerate(folds):
-        for ahead in folds[place : place + FOLDS_AHEAD]:
+        for ahead in folds[place : place + n_ahead]:
             if ahead not in pending and not _name_checkpoint(folder, ahead).exists():
                 pending[ahead] = start(ahead)
         checkpoint = _name_checkpoint(folder, fold)

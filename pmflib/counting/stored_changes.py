@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
+from pmflib.counting.counting_tasks import count_folds_ahead, join_runs, plan_fold_runs
 from pmflib.counting.counts_writers import CountsWriter, DifferenceWriter
 from pmflib.counting.fold_counting import count_folds, load_changes, save_changes
 from pmflib.counting.increments import Increment
 from pmflib.counting.stored_tables import BELOW_ZERO, StoredTables
 from pmflib.errors import StoreError
-from pmflib.running.clients import Client
-from pmflib.running.grouping import BLOCK_COST, COUNTING_COARSENESS, MIN_GROUP, group_blocks
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import (
+    BLOCK_COST,
+    COUNTING_COARSENESS,
+    MIN_GROUP,
+    group_blocks,
+    weigh_blocks,
+)
 from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.store.dataset_changes import DatasetChange
 from pmflib.store.sample_blocks import BlockReference
@@ -65,20 +72,32 @@ def count_stored_changes(
     offsets = base.schema.offsets
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
+    n_threads = count_threads(client)
+
     def start(fold: int) -> PendingResult[CellChanges]:
-        groups = [
-            (sign, group)
-            for sign, blocks in ((1, added[fold]), (-1, removed[fold]))
-            for group in group_blocks(blocks, COUNTING_COARSENESS)
-        ]
-        return start_blocks(client, count_changes, groups, merge_changes, offsets, bundle=False)
+        runs: list[tuple[int, list[BlockReference]]] = []
+        for sign, blocks in ((1, added[fold]), (-1, removed[fold])):
+            if blocks:
+                groups = group_blocks(blocks, COUNTING_COARSENESS)
+                plan = plan_fold_runs([*map(weigh_blocks, groups)], max(1, len(changed)), n_threads)
+                runs += [(sign, run) for run in join_runs(groups, plan)]
+        return start_blocks(
+            client,
+            count_changes,
+            runs,
+            merge_changes,
+            offsets,
+            result_bytes=8 * base.schema.n_levels**2,
+            name=f"fold-{fold:02}",
+        )
 
     n_rows = [_count_rows(added[fold]) - _count_rows(removed[fold]) for fold in range(base.n_folds)]
     changed = [fold for fold in range(base.n_folds) if added[fold] or removed[fold]]
 
     def count() -> Iterator[CellChanges]:
         """Count the folds that change, or read their checkpoints."""
-        return count_folds(changed, start, checkpoints, load_changes, save_changes)
+        n_ahead = count_folds_ahead(max(1, len(changed)), n_threads)
+        return count_folds(changed, start, checkpoints, load_changes, save_changes, n_ahead)
 
     n_cells = n_counted = 0
     for fold, changes in zip(changed, count(), strict=True):

@@ -9,10 +9,11 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.adding import add_blocks
+from pmflib.counting.counting_tasks import count_folds_ahead, join_runs, plan_fold_runs
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.fold_counting import count_folds, load_table, save_table
-from pmflib.running.clients import Client
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
 from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
 
@@ -44,14 +45,24 @@ def count_stored_pairs(
     Number of samples in all folds.
     """
     schema = writer.schema
+    filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
+    n_threads, n_filled = count_threads(client) if filled else 1, max(1, len(filled))
 
     def start(fold: int) -> PendingResult[IntArray]:
         groups = group_blocks(blocks_by_fold[fold], COUNTING_COARSENESS)
-        # tables may be large: a worker holds one at a time
-        return start_blocks(client, count_group, groups, merge_tables, schema.offsets, bundle=False)
+        runs = join_runs(groups, plan_fold_runs([*map(weigh_blocks, groups)], n_filled, n_threads))
+        return start_blocks(
+            client,
+            count_group,
+            runs,
+            merge_tables,
+            schema.offsets,
+            result_bytes=8 * schema.n_levels**2,
+            name=f"fold-{fold:02}",
+        )
 
-    filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
-    tables = count_folds(filled, start, checkpoints, load_table, save_table)
+    n_ahead = count_folds_ahead(n_filled, n_threads)
+    tables = count_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
     n_samples = 0
     for fold, blocks in blocks_by_fold.items():
         table = next(tables) if blocks else np.zeros((schema.n_levels,) * 2, np.int64)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import Block, DenseBlock
+from pmflib.counting.counting_tasks import choose_runs, join_runs, plan_fold_runs
 from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each, merge_scores
+from pmflib.em.pass_tasks import PassPlan, plan_pass
 from pmflib.em.statistics import (
     EMStatistics,
     ScoreBlock,
@@ -27,11 +29,9 @@ from pmflib.em.statistics import (
     score_difference,
     take_logs,
 )
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
-from pmflib.running.maps import keep_loaded, run_blocks, start_blocks
-from pmflib.running.memory_limits import find_memory_limit
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.clients import Client, count_threads, find_memory
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
+from pmflib.running.maps import HeldItems, PendingResult, keep_loaded, run_blocks, start_blocks
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
 from pmflib.store.artefacts import Reference, Store
@@ -41,6 +41,9 @@ from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 KEPT_SHARE = 4
 """Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
 held-out samples leave half of it to the passes."""
+CHANGED_SHARE = 4
+"""Samples are dealt anew when the number of threads has changed by more than itself divided by this: those that workers
+keep must then be read again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +62,8 @@ class StoredSamples:
     client
         Dask client whose workers see the store; None to work in this thread.
     spare_bytes
-        Memory that the workers may keep blocks in from one pass to the next; blocks that do not fit are read again for
-        every pass.
+        Memory of all workers together that they may keep blocks in from one pass to the next; blocks that do not fit
+        are read again for every pass.
     target
         Variable whose log-likelihood given the others models are judged by; None is that of all.
 
@@ -82,6 +85,7 @@ class StoredSamples:
     client: Client = None
     spare_bytes: int = 0
     target: int | None = None
+    _held: list[HeldItems] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def open(
@@ -107,7 +111,7 @@ class StoredSamples:
         client
             Dask client whose workers see the store; None to work in this thread.
         spare_bytes
-            As for the class; by default a quarter of what `find_memory_limit` allows.
+            As for the class; by default a quarter of what the workers have.
 
         Raises
         ------
@@ -118,7 +122,7 @@ class StoredSamples:
         from pmflib.store.dataset import list_dataset_blocks
 
         if spare_bytes is None:
-            spare_bytes = find_memory_limit() // KEPT_SHARE
+            spare_bytes = find_memory(client).total // KEPT_SHARE
         return cls(list_dataset_blocks(store, dataset, folds), schema, client, spare_bytes)
 
     @property
@@ -170,33 +174,56 @@ class StoredSamples:
         """
         folds = sorted({block.fold for block in self.blocks})
         n_levels, n_counts = self.schema.n_levels, max(1, len(folds))
-        plan = plan_counting(n_levels, count_threads(self.client))
-        tables = {f"counts of {n_counts} folds": 8 * n_counts * n_levels**2}
-        MemoryPlan(plan.stage, plan.parts | tables, plan.remedy).check(find_memory_limit())
+        n_threads = count_threads(self.client)
+        n_runs = choose_runs(n_counts, n_threads)
+        find_memory(self.client).check(lambda n: plan_counting(n_levels, n, n_runs, n_counts))
         counts = PairCounts.zero(self.schema, n_counts)
         for place, fold in enumerate(folds):
             mine = [block for block in self.blocks if block.fold == fold]
             groups = group_blocks(mine, COUNTING_COARSENESS)
-            shared = self.schema.offsets
+            # one fold at a time: all threads count it
+            runs = join_runs(groups, plan_fold_runs([*map(weigh_blocks, groups)], 1, n_threads))
             counts.tables[place] = run_blocks(
-                self.client, count_group, groups, merge_tables, shared
+                self.client,
+                count_group,
+                runs,
+                merge_tables,
+                self.schema.offsets,
+                result_bytes=8 * n_levels**2,
+                name=f"count-{fold:02}",
             )
             counts.n_rows[place] = sum(block.n_rows for block in mine)
         return counts
+
+    def plan_pass(self, rank: int, n_models: int = 1) -> PassPlan:
+        """Tasks of a pass under models of a rank, with the threads that there are now."""
+        costs = [*map(weigh_blocks, self._groups)]
+        return plan_pass(costs, count_threads(self.client), self.schema.n_levels, rank, n_models)
 
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one.
 
         Models are dealt to no more tasks than keep all threads busy: a block that is not kept is read once per task.
         """
-        step = -(-len(models) // min(self._n_shares, len(models)))
-        shares = [models[first : first + step] for first in range(0, len(models), step)]
-        offsets = self.schema.offsets
-        pending = [
-            start_blocks(self.client, evaluate_group, self._groups, merge_each, offsets, share)
-            for share in shares
+        return [each for share in self.start_pass(models) for each in share.wait()]
+
+    def start_pass(self, models: Sequence[Parameters]) -> list[PendingResult[list[EMStatistics]]]:
+        """Start what `evaluate` waits for: the statistics of each share of the models."""
+        plan = self.plan_pass(models[0][0].size, len(models))
+        step = plan.models_per_share
+        return [
+            start_blocks(
+                self.client,
+                evaluate_group,
+                self._hold(),
+                merge_each,
+                self.schema.offsets,
+                models[first : first + step],
+                result_bytes=step * plan.model_bytes,
+                name="pass",
+            )
+            for first in range(0, len(models), step)
         ]
-        return [statistics for share in pending for statistics in share.wait()]
 
     def score(self, models: Sequence[Parameters]) -> float:
         """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
@@ -210,21 +237,38 @@ class StoredSamples:
     def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
         """Sums of scores over the groups, in a tree that depends on their number alone."""
         shared = self.schema.offsets, score, models, self.target
-        return run_blocks(self.client, judge_group, self._groups, merge_scores, *shared)
+        return run_blocks(
+            self.client, judge_group, self._hold(), merge_scores, *shared, name="score"
+        )
 
     @cached_property
-    def _groups(self) -> Sequence[Any]:
-        """Groups of blocks, in the workers' memory where they fit; an empty block where there is none."""
+    def _groups(self) -> Sequence[Sequence[Any]]:
+        """Groups of blocks; an empty block where there is none."""
         if not self.blocks:
-            return [[DenseBlock(np.empty((0, self.schema.n_variables), np.int8))]]
-        groups = group_blocks(self.blocks)
-        fits = sum(block.nbytes for block in self.blocks) <= self.spare_bytes
-        return keep_loaded(self.client, load_group, groups) if fits else groups
+            return [[]]
+        return group_blocks(self.blocks)
 
-    @cached_property
-    def _n_shares(self) -> int:
-        """Number of tasks per group that keep all threads busy."""
-        return -(-count_threads(self.client) // len(self._groups))
+    def _hold(self) -> HeldItems:
+        """Groups where they are worked on, dealt to the threads that there are: blocks if they fit, else references."""
+        n_threads = count_threads(self.client)
+        if self._held:
+            held = self._held[0]
+            n_wanted = min(n_threads, len(held))
+            if abs(n_wanted - held.plan.n_runs) * CHANGED_SHARE <= held.plan.n_runs:
+                return held
+            # they go before others come
+            self._held.clear()
+            del held
+        fits = sum(block.nbytes for block in self.blocks) <= self.spare_bytes
+        load: Callable[[Any], Any] = list
+        groups: Sequence[Any] = self._groups
+        if not self.blocks:
+            groups = [[DenseBlock(np.empty((0, self.schema.n_variables), np.int8))]]
+        elif fits:
+            load = load_group
+        costs = [*map(weigh_blocks, self._groups)]
+        self._held.append(keep_loaded(self.client, load, groups, costs, "load" if fits else "list"))
+        return self._held[0]
 
 
 def iterate_distinct(group: BlockGroup) -> Iterator[Block]:

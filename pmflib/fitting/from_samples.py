@@ -24,7 +24,6 @@ from pmflib.fitting.target_ranks import fit_target_ranks
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
-from pmflib.running.clients import count_threads
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
@@ -218,8 +217,9 @@ def plan_fit_em(
     start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
+    n_threads: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory that `fit_em` would need on the workers of stored samples, without the samples.
+    """Plan the memory that `fit_em` would need on a worker of stored samples, and here, without the samples.
 
     Parameters
     ----------
@@ -227,11 +227,13 @@ def plan_fit_em(
         Training samples, with the client that they would be fitted with.
     rank, start, pseudo_count, members
         As for `fit_em`.
+    n_threads
+        Threads of the worker.
     """
     options = Options.make(start, pseudo_count, members, rank)
     options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
-    n_threads = count_threads(samples.client)
-    return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models)
+    n_held = samples.plan_pass(rank, options.n_models).tasks.n_held
+    return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models, n_held=n_held)
 
 
 def check_can_start(model: JointPMF) -> None:

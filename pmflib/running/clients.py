@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from pmflib.errors import ConfigError
+from pmflib.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.running.membership import Membership
 from pmflib.running.processors import count_processors
+from pmflib.running.worker_memory import ClusterMemory
 
 if TYPE_CHECKING:
     from pmflib.config import ClusterConfig
@@ -42,8 +47,17 @@ _SERVE_NO_PAGES: dict[str, list[str]] = {
 }
 """Options of Dask: where its processes would serve a dashboard and pages of figures, there are none."""
 
+PATIENCE = 30.0
+"""Seconds that a client waits for a scheduler and its first worker where nothing is configured."""
+CONNECT_SECONDS = 10.0
+"""Seconds of one attempt to connect to a scheduler."""
+
 _securities: dict[str, Any] = {}
 """Keys of the schedulers that this process has started and that listen on a port, by address."""
+_members: WeakKeyDictionary[Any, Membership] = WeakKeyDictionary()
+"""Workers of the clients that are open."""
+_expected_threads: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""Threads that are expected to work for a client, where more may come than there are."""
 
 
 @contextmanager
@@ -208,13 +222,18 @@ def _quiet(name: str, level: int) -> Iterator[None]:
 
 
 @contextmanager
-def open_client(address: str) -> Iterator[Client]:
-    """Connect to a Dask scheduler.
+def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[Client]:
+    """Connect to a Dask scheduler, wait until it has a worker, and watch which workers it has while the context lasts.
+
+    Errors that mean that the scheduler or its workers have gone, or were killed, are raised from here as what a user
+    can do about them.
 
     Parameters
     ----------
     address
         As `use_workers` gives it.
+    cluster
+        Section ``cluster`` of the configuration: how long to wait, and what workers may use. By default half a minute.
 
     Yields
     ------
@@ -223,24 +242,93 @@ def open_client(address: str) -> Iterator[Client]:
     Raises
     ------
     ConfigError
-        If no scheduler answers.
+        If the address is none, or a worker does not fit: another version of this package, a folder not seen.
+    ClusterError
+        If no scheduler answers, or it has no worker, for as long as the patience lasts.
+    LostSchedulerError
+        If the scheduler goes while it is used.
+    MemoryPlanError
+        If a worker that joins has not the memory that is planned, or workers were killed for using more.
     """
     if not address:
         yield None
         return
+    patience = PATIENCE if cluster is None else cluster.patience
+    with _connect(address, patience) as client:
+        if address.startswith("inproc"):
+            # threads of this process come and go with it
+            yield client
+            return
+        limit = 0 if cluster is None else cluster.memory_limit
+        members = Membership(client, address, patience, limit)
+        _members[client] = members
+        if cluster is not None and find_scheduler(cluster):
+            _expected_threads[client] = cluster.workers
+        try:
+            members.start()
+            yield client
+        except Exception as error:
+            explained = members.explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+        finally:
+            members.stop()
+
+
+def _connect(address: str, patience: float) -> Any:
+    """Connect to a scheduler, trying again while it does not answer."""
     from distributed import Client
 
-    try:
-        security = _securities.get(address)
-        client = Client(address, set_as_default=False, timeout=30, security=security)
-    except Exception as error:
-        # a refused connection, a name that does not resolve, keys that do not fit, a protocol that there is not
-        raise ConfigError(
-            f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
-            "start one, or leave the address empty"
-        ) from error
-    with client:
-        yield client
+    give_up = time.monotonic() + patience
+    while True:
+        started = time.monotonic()
+        timeout = min(CONNECT_SECONDS, max(0.1, give_up - started))
+        try:
+            security = _securities.get(address)
+            return Client(address, set_as_default=False, timeout=timeout, security=security)
+        except OSError as error:
+            # a refused connection, a name that does not resolve, keys that do not fit
+            if time.monotonic() >= give_up:
+                raise ClusterError(
+                    f"cluster.address = {address!r}: no Dask scheduler answers ({error}) for {patience:g} seconds "
+                    "([cluster] patience); start one, or leave the address empty"
+                ) from error
+        except Exception as error:
+            # a protocol that there is not, a port that is missing
+            raise ConfigError(
+                f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
+                "correct it, or leave the address empty"
+            ) from error
+        warnings.warn(
+            f"no Dask scheduler answers at {address}: trying for up to {patience:g} seconds ([cluster] patience)",
+            ClusterWarning,
+            stacklevel=2,
+        )
+        time.sleep(max(0.0, min(1.0 - (time.monotonic() - started), give_up - time.monotonic())))
+
+
+def find_memory(client: Client, memory_limit: int = 0) -> ClusterMemory:
+    """Memory of a client and of its workers.
+
+    Parameters
+    ----------
+    client
+        Dask client; None is this thread alone.
+    memory_limit
+        Bytes that the data of each worker may take, or of this process where it does the work itself; 0 takes what
+        they say they have.
+    """
+    if client is None:
+        return ClusterMemory.here(memory_limit)
+    if isinstance(client, LateClient):
+        client = client.connect()
+    if client.scheduler.address.startswith("inproc"):
+        return ClusterMemory.here(memory_limit, count_threads(client))
+    if client not in _members:
+        # a client of the caller's: asked once, and not watched
+        _members[client] = Membership(client, client.scheduler.address, PATIENCE, memory_limit)
+    return _members[client].read_memory()
 
 
 class LateClient:
@@ -260,16 +348,22 @@ class LateClient:
         """Do `check_workers_see` once there are workers to ask."""
         self._folders.append(folder)
 
-    def __getattr__(self, name: str) -> Any:
+    def connect(self) -> Client:
+        """The client itself."""
         if self._client is None:
             self._client = self._connect()
             for folder in self._folders:
                 check_workers_see(self._client, folder)
-        return getattr(self._client, name)
+        return self._client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connect(), name)
 
 
 def check_workers_see(client: Client, folder: str) -> None:
     """Check that every worker of a client can open a folder; without a client there is nothing to check.
+
+    Workers that join a client of `open_client` later are checked as well.
 
     Raises
     ------
@@ -281,6 +375,9 @@ def check_workers_see(client: Client, folder: str) -> None:
     if isinstance(client, LateClient):
         client.check_when_connected(folder)
         return
+    if client in _members:
+        _members[client].check_folder(folder)
+        return
     seen = client.run(os.path.isdir, folder)
     if blind := sorted(worker for worker, sees in seen.items() if not sees):
         raise ConfigError(
@@ -289,5 +386,15 @@ def check_workers_see(client: Client, folder: str) -> None:
 
 
 def count_threads(client: Client) -> int:
-    """Number of threads that work for a client; 1 without one."""
-    return 1 if client is None else max(1, sum(client.nthreads().values()))
+    """Number of threads that work for a client, or that are expected where workers come later; 1 without one."""
+    if client is None:
+        return 1
+    if isinstance(client, LateClient):
+        client = client.connect()
+    n_threads: int = sum(client.nthreads().values())
+    return max(1, _expected_threads.get(client, 0), n_threads)
+
+
+def list_addresses(client: Client) -> list[str]:
+    """Addresses of the workers of a client, in the order in which they are numbered."""
+    return list(client.nthreads())

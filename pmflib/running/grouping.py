@@ -37,8 +37,7 @@ def group_blocks(
     -------
     Groups in order; none for no blocks.
     """
-    total = sum(block.n_observed + BLOCK_COST for block in blocks)
-    target = min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS) * coarseness)
+    target = _choose_size(weigh_blocks(blocks), coarseness)
     groups: list[list[BlockReference]] = []
     filled = target
     for block in blocks:
@@ -48,3 +47,32 @@ def group_blocks(
         groups[-1].append(block)
         filled += block.n_observed + BLOCK_COST
     return groups
+
+
+def weigh_blocks(blocks: Sequence[BlockReference]) -> int:
+    """Cost of working on some blocks: observed cells, and what it takes to open each."""
+    return sum(block.n_observed + BLOCK_COST for block in blocks)
+
+
+def count_groups(n_observed: int, n_blocks: int, coarseness: int = 1) -> int:
+    """Number of groups that `group_blocks` makes of equal blocks, without any.
+
+    Parameters
+    ----------
+    n_observed
+        Observed cells of all blocks.
+    n_blocks
+        Number of blocks.
+    coarseness
+        As for `group_blocks`.
+    """
+    if not n_blocks:
+        return 0
+    cost = n_observed // n_blocks + BLOCK_COST
+    per_group = -(-_choose_size(cost * n_blocks, coarseness) // cost)
+    return -(-n_blocks // per_group)
+
+
+def _choose_size(total: int, coarseness: int) -> int:
+    """Cost from which a group is full."""
+    return min(MAX_GROUP, max(MIN_GROUP, total // WANTED_GROUPS) * coarseness)

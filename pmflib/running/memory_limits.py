@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 GROUP_FILES = (
@@ -13,6 +14,9 @@ GROUP_FILES = (
 )
 """Files in which Linux holds the limits of the control group of a process, versions 1 and 2."""
 
+USED_SHARE = 0.7
+"""Share of what is free, or of a limit, that data may take: the rest is for what nobody plans."""
+
 
 def find_memory_limit() -> int:
     """Bytes that a plan may use on this machine: 70 % of the free memory, and of the limit on this process.
@@ -21,7 +25,34 @@ def find_memory_limit() -> int:
     """
     import psutil
 
-    return int(0.7 * min([psutil.virtual_memory().available, *_list_limits()]))
+    return int(USED_SHARE * min([psutil.virtual_memory().available, *_list_limits()]))
+
+
+@dataclass(frozen=True)
+class MachineMemory:
+    """Memory of a machine, as a process there sees it.
+
+    Parameters
+    ----------
+    available
+        Bytes that nobody holds.
+    held
+        Bytes that the process holds.
+    limit
+        Bytes that the system allows the process; 2^63 without a limit.
+    """
+
+    available: int
+    held: int
+    limit: int
+
+    @classmethod
+    def read(cls) -> MachineMemory:
+        """Memory of the machine that this process runs on."""
+        import psutil
+
+        limit = min([1 << 63, *_list_limits()])
+        return cls(psutil.virtual_memory().available, psutil.Process().memory_info().rss, limit)
 
 
 def _list_limits() -> list[int]:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pmflib.errors import MemoryPlanError
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory that a stage holds at once.
+    """Memory that a stage holds at once, in a worker and in the client.
 
     Parameters
     ----------
     stage
         Name of the stage, for messages.
     parts
-        Bytes by purpose.
+        Bytes by purpose, in a worker.
     remedy
         Sentences on what a user can change.
+    client_parts
+        Bytes by purpose, in the client, which has them in memory of its own unless it is the worker as well.
     """
 
     stage: str
     parts: dict[str, int]
     remedy: str
+    client_parts: dict[str, int] = field(default_factory=dict)
 
     @property
     def needed(self) -> int:
-        """Total in bytes."""
+        """Total of a worker in bytes."""
         return sum(self.parts.values())
+
+    def join_client(self) -> MemoryPlan:
+        """The same for a worker that is the client: it holds the parts of both."""
+        return MemoryPlan(self.stage, self.parts | self.client_parts, self.remedy)
 
     def check(self, limit: int) -> None:
         """Refuse a plan that does not fit.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.blocks import DenseBlock
-from pmflib.counting import fold_counting, stored_pairs
+from pmflib.counting import counting_tasks, stored_pairs
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, count_stored_pairs, merge_tables
@@ -101,7 +101,7 @@ def test_count_stored_pairs__few_folds_are_under_way_at_a_time(
 
     monkeypatch.setattr(stored_pairs, "start_blocks", start)
     count(tmp_path, blocks, thread_client, on_fold)
-    assert most == fold_counting.FOLDS_AHEAD
+    assert most == counting_tasks.FOLDS_AHEAD
 
 
 def test_count_group__references_and_loaded_blocks_alike(blocks):

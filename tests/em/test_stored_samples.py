@@ -14,7 +14,7 @@ from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
-from pmflib.store.sample_blocks import iterate_blocks
+from pmflib.store.sample_blocks import BlockReference, iterate_blocks
 from tests.reference import e_step, make_codes, make_model, offsets_of
 from tests.stored_samples import write_partition
 
@@ -75,8 +75,11 @@ def test_stored_samples__same_bits_on_threads_kept_or_read_again(
             assert same_bits(found, expected)
     assert mapped.score(MODELS) == alone.score(MODELS)
     assert mapped.compare(*MODELS[:2]) == alone.compare(*MODELS[:2])
-    assert len(mapped._groups) == len(blocks) > 2
-    assert all(hasattr(group, "key") for group in mapped._groups) == (spare_bytes > 0)
+    (held,) = mapped._held
+    assert len(held) == len(blocks) > 2
+    assert len(held.runs) == 2
+    kinds = {type(block) for run in thread_client.gather(list(held.runs)) for (block,) in run}
+    assert (BlockReference in kinds) == (spare_bytes == 0)
     here = mapped.with_client(None)
     assert same_bits(here.evaluate(MODELS)[2], alone.evaluate(MODELS)[2])
 
@@ -132,7 +135,7 @@ def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
 
 
 def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
-    monkeypatch.setattr("pmflib.em.stored_samples.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.running.worker_memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="counting pairs would need"):
         StoredSamples(blocks, SCHEMA).count_pairs()
 

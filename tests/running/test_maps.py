@@ -1,20 +1,22 @@
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from dask.utils import key_split
 
 from pmflib.errors import ConfigError
 from pmflib.running.clients import LateClient, count_threads
 from pmflib.running.maps import (
-    BUNDLES,
     keep_loaded,
     map_items,
     recall_items,
     run_blocks,
     start_blocks,
 )
+from pmflib.running.task_names import name_tasks
 
 
 @pytest.fixture(params=["alone", "threads"])
@@ -41,24 +43,53 @@ def test_run_blocks__tree_depends_on_the_number_of_items_alone(client, n_items, 
     assert run_blocks(client, give_back, range(n_items), list, fan_in=3) == tree
 
 
-@pytest.mark.parametrize("n_items", [47, 48, 49, 64, 100])
-def test_run_blocks__many_items_in_bundles_are_merged_in_the_same_tree(thread_client, n_items):
-    pending = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3)
+@pytest.mark.parametrize("n_items", [1, 2, 3, 27, 49, 100])
+@pytest.mark.parametrize("held", [False, True])
+def test_run_blocks__runs_of_items_are_merged_in_the_same_tree(thread_client, n_items, held):
+    items = keep_loaded(thread_client, give_back, range(n_items)) if held else range(n_items)
+    pending = start_blocks(thread_client, give_back, items, list, fan_in=3)
     assert pending.wait() == run_blocks(None, give_back, range(n_items), list, fan_in=3)
-    assert len(pending.leaves) in (n_items, -(-n_items // 3))
-    alone = start_blocks(thread_client, give_back, range(n_items), list, fan_in=3, bundle=False)
-    assert alone.wait() == pending.wait()
-    assert len(alone.leaves) == n_items
+    assert len(pending.leaves) == min(n_items, count_threads(thread_client))
 
 
-def test_start_blocks__bundles_leave_no_thread_idle(thread_client):
-    n_items = BUNDLES * count_threads(thread_client) * 3
-    assert (
-        len(start_blocks(thread_client, give_back, range(n_items), list, fan_in=3).leaves)
-        == n_items // 3
+def test_start_blocks__runs_are_balanced_by_cost(thread_client):
+    pending = start_blocks(
+        thread_client, count_items, [1, 1, 1, 3], merge_sums, costs=[1, 1, 1, 3], name="by-cost"
     )
-    few = start_blocks(thread_client, give_back, range(n_items - 1), list, fan_in=3)
-    assert len(few.leaves) == n_items - 1
+    assert pending.wait() == 6
+    groups = {leaf.key[0] for leaf in pending.leaves}
+    assert [leaf.key[1] for leaf in pending.leaves] == ["items-0000-0002", "items-0003"]
+    (group,) = groups
+    assert re.fullmatch(r"by-cost-\d{4}-[0-9a-f]{8}", group)
+
+
+def count_items(item):
+    return item
+
+
+def merge_sums(parts):
+    return sum(parts)
+
+
+def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
+    with name_tasks("crowd model"):
+        first, second = (start_blocks(thread_client, give_back, [1, 2], list) for _ in range(2))
+    names = [pending.leaves[0].key[0] for pending in (first, second)]
+    assert names[0] != names[1]
+    assert {key_split((name, "")) for name in names} == {"crowd-model-give-back"}
+    assert first.root.key[0].startswith("crowd-model-give-back")
+    assert (first.wait(), second.wait()) == ([1, 2], [1, 2])
+
+
+def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monkeypatch):
+    monkeypatch.setattr("pmflib.running.task_plans.COPY_SHARE", 2)
+    monkeypatch.setattr("pmflib.running.maps.COPY_SHARE", 2)
+    monkeypatch.setattr("pmflib.running.maps.count_threads", lambda client: 9)
+    shared = np.arange(100_000)
+    found = run_blocks(
+        thread_client, lambda item, array: item * int(array[-1]), range(20), sum, shared
+    )
+    assert found == 190 * 99_999
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])
@@ -88,6 +119,7 @@ def test_run_blocks__shared_values_reach_every_item(client):
 def test_run_blocks__items_may_be_kept_by_the_workers(client):
     kept = keep_loaded(client, lambda item: [item], [1, 2, 3])
     function: Callable[..., Any] = sum
+    assert len(kept) == 3
     assert run_blocks(client, function, kept, list) == [1, 2, 3]
     assert run_blocks(client, function, kept, sum) == 6
 
@@ -115,7 +147,7 @@ def test_start_blocks__tells_of_progress(thread_client):
     seen = []
     assert pending.wait(lambda: seen.append(pending.n_done())) == [0, 1, 2]
     assert seen
-    assert seen[-1] <= pending.n_done() == 3
+    assert seen[-1] <= pending.n_done() == 2
 
 
 def test_map_items__keeps_the_order_of_the_items(client):

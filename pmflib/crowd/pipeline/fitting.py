@@ -25,6 +25,7 @@ from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model, save_crowd
 from pmflib.crowd.pipeline.label_tables import make_worker_table
 from pmflib.crowd.pipeline.memory import join_plans, plan_pair_method
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.running.memory_plan import MemoryPlan
 
 PAIRS = "pairs"
 """Zarr group of the counts of pairs, in the folder of their artefact."""
@@ -114,9 +115,12 @@ def write_crowd_model(
     counts = WorkerPairCounts.load(pairs / PAIRS)
     sizes = labels.n_workers, labels.n_classes
     needed = plan_pair_method(method, counts.n_pairs, *sizes)
-    plan = join_plans(needed, labels.plan_passes())
-    plan.check(labels.memory_limit)
-    labels.keep_in_memory(plan)
+
+    def plan_worker(n_threads: int) -> MemoryPlan:
+        return join_plans(needed, labels.plan_passes(n_threads=n_threads))
+
+    labels.memory.check(plan_worker)
+    labels.keep_in_memory(plan_worker)
     judge = remember_log_likelihoods(make_judge(labels.evaluate), work / LOG_LIKELIHOODS, on_judged)
     n_labels, n_pairs, marginals = counts.n_labels, counts.n_pairs, counts.normalise()
     # as many bytes as the marginals themselves
@@ -165,12 +169,16 @@ def fit_stored_labels(
     MemoryPlanError
         If parameters and statistics do not fit in memory.
     """
-    memory = labels.plan_passes(plan.annotator_model.n_subclasses)
-    memory.check(labels.memory_limit)
+    n_subclasses = plan.annotator_model.n_subclasses
+
+    def plan_worker(n_threads: int) -> MemoryPlan:
+        return labels.plan_passes(n_subclasses, n_threads)
+
+    labels.memory.check(plan_worker)
     found = None if start is None else load_crowd_model(start / CROWD_MODEL)
     if found is not None and not em:
         return CrowdFit.from_model(found[0], converged=True)
-    labels.keep_in_memory(memory)
+    labels.keep_in_memory(plan_worker)
     if (saved := load_fit(work / STATE, plan.annotator_model)) is not None:
         fit = saved
     elif found is None:

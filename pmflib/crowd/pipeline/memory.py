@@ -32,6 +32,7 @@ def plan_label_passes(
     n_threads: int,
     *,
     n_subclasses: int = 1,
+    n_held: int = 10,
 ) -> MemoryPlan:
     """Plan the memory of passes over a label log that is read again each time, and of labelling its tasks.
 
@@ -40,11 +41,14 @@ def plan_label_passes(
     groups
         Blocks that are worked on together.
     n_workers, n_classes, n_threads
-        Number of workers, of classes and of threads that work at once.
+        Number of workers, of classes and of threads of a worker of the cluster.
     n_subclasses
         Number of subclasses of every class.
+    n_held
+        As for `plan_em`.
     """
-    parts = dict(plan_em(n_workers * n_classes, n_subclasses * n_classes, n_threads).parts)
+    passes = plan_em(n_workers * n_classes, n_subclasses * n_classes, n_threads, n_held=n_held)
+    parts = dict(passes.parts)
     n_rows = min(max(map(_count_rows, groups), default=0), max(1, MOST_CELLS // n_classes))
     parts["labels of a group of tasks, by every thread"] = n_threads * _weigh_group(groups)
     # at worst every task is a stratum of its own; weights of strata, and what is made of them
@@ -54,6 +58,7 @@ def plan_label_passes(
         "passes over the labels",
         parts,
         "Use fewer threads, merge labels, or raise cluster.memory_limit.",
+        passes.client_parts,
     )
 
 
@@ -71,7 +76,7 @@ def plan_worker_counts(
     groups
         Blocks that are counted together.
     n_workers, n_classes, n_threads
-        Number of workers, of classes and of threads that work at once.
+        Number of workers, of classes and of threads of a worker of the cluster.
     n_label_pairs
         Number of pairs of labels of the same task, which bounds the pairs of workers that share one; None if it is not
         known.
@@ -109,7 +114,7 @@ def plan_pair_method(method: str, n_pairs: int, n_workers: int, n_classes: int) 
         Number of pairs that share tasks, of workers and of classes.
     """
     needs = CROWD_METHODS[method]
-    parts = {
+    parts: dict[str, int] = {
         f"blocks of {n_pairs:,} pairs of workers, {n_classes} x {n_classes} labels each": needs.block_copies
         * n_pairs
         * _weigh_pair(n_classes)
@@ -121,13 +126,17 @@ def plan_pair_method(method: str, n_pairs: int, n_workers: int, n_classes: int) 
             8 * needs.matrix_copies * n_levels**2
         )
         remedy += ", or to 'robust'"
-    return MemoryPlan("crowd model from pairs", parts, f"{remedy}.")
+    return MemoryPlan("crowd model from pairs", {}, f"{remedy}.", parts)
 
 
 def join_plans(first: MemoryPlan, *others: MemoryPlan) -> MemoryPlan:
     """Plan the memory of what is done at once; the first names it."""
-    parts = {name: size for plan in (first, *others) for name, size in plan.parts.items()}
-    return MemoryPlan(first.stage, parts, first.remedy)
+    parts: dict[str, int] = {}
+    client_parts: dict[str, int] = {}
+    for plan in (first, *others):
+        parts |= plan.parts
+        client_parts |= plan.client_parts
+    return MemoryPlan(first.stage, parts, first.remedy, client_parts)
 
 
 def _weigh_pair(n_classes: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,10 +22,13 @@ from pmflib.crowd.pipeline.block_groups import (
 from pmflib.crowd.pipeline.label_tables import make_label_fields, pick_uncertain
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
 from pmflib.em.statistics import EMStatistics
+from pmflib.errors import MemoryPlanError
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
-from pmflib.running.maps import keep_loaded, map_items, run_blocks
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
+from pmflib.running.maps import HeldItems, keep_loaded, map_items, run_blocks
 from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.task_plans import plan_tasks
+from pmflib.running.worker_memory import ClusterMemory, PlanWorker
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import CrowdModel
@@ -50,8 +53,8 @@ class StoredLabels:
         Schema of the label log, as from `make_label_schema`.
     n_folds
         Number of folds of the dataset; all of them are used.
-    memory_limit
-        Bytes that plans may use.
+    memory
+        What plans may use.
 
     Raises
     ------
@@ -67,15 +70,15 @@ class StoredLabels:
         schema: Schema,
         *,
         n_folds: int,
-        memory_limit: int,
+        memory: ClusterMemory,
     ) -> None:
         self.client = client
         self.workers = schema.names
         self.classes = schema[0].levels
-        self.memory_limit = memory_limit
+        self.memory = memory
         self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
         self.partitions = [store.locate(part) / SAMPLES for part in read_partitions(store, dataset)]
-        self._loaded: Sequence[Any] | None = None
+        self._loaded: HeldItems | None = None
 
     @property
     def n_workers(self) -> int:
@@ -92,26 +95,38 @@ class StoredLabels:
         """Number of tasks."""
         return sum(block.n_rows for group in self.groups for block in group)
 
-    def plan_passes(self, n_subclasses: int = 1) -> MemoryPlan:
-        """Plan the memory of passes, and of labelling the tasks, where labels are read again each time."""
-        n_threads = count_threads(self.client)
-        sizes = self.n_workers, self.n_classes
-        return plan_label_passes(self.groups, *sizes, n_threads, n_subclasses=n_subclasses)
+    def plan_passes(self, n_subclasses: int = 1, n_threads: int = 1) -> MemoryPlan:
+        """Plan the memory of passes, and of labelling the tasks, in a worker of so many threads.
 
-    def keep_in_memory(self, plan: MemoryPlan) -> None:
+        Labels are read again in each pass.
+        """
+        sizes = self.n_workers, self.n_classes
+        costs = [*map(weigh_blocks, self.groups)] or [0]
+        n_held = plan_tasks(costs, count_threads(self.client)).n_held
+        return plan_label_passes(
+            self.groups, *sizes, n_threads, n_subclasses=n_subclasses, n_held=n_held
+        )
+
+    def keep_in_memory(self, plan_worker: PlanWorker) -> None:
         """Keep the labels where they are worked on, if they take at most half of the memory that a plan leaves.
 
         Parameters
         ----------
-        plan
-            What is held besides.
+        plan_worker
+            What is held besides, by a worker of so many threads.
         """
         blocks = [block for group in self.groups for block in group]
         # the stratum of every task, and at worst a tally of its votes and a stratum of its own
         votes = (12 + 8 * self.n_classes) * self.n_tasks
-        if votes + sum(block.nbytes for block in blocks) <= (self.memory_limit - plan.needed) // 2:
+        if not blocks:
+            return
+        if (
+            votes + sum(block.nbytes for block in blocks)
+            <= self.memory.find_spare(plan_worker) // 2
+        ):
             load = partial(load_voted, n_workers=self.n_workers, n_classes=self.n_classes)
-            self._loaded = keep_loaded(self.client, load, self.groups)
+            costs = [*map(weigh_blocks, self.groups)]
+            self._loaded = keep_loaded(self.client, load, self.groups, costs, "load")
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
         """Sufficient statistics of all tasks: the E-step of a pass.
@@ -121,11 +136,17 @@ class StoredLabels:
         weights
             What tasks are scored under.
         """
-        groups = self.groups if self._loaded is None else self._loaded
-        if not groups:
+        if not self.groups:
             return EMStatistics.zero(len(weights.labels), weights.n_states)
         return run_blocks(
-            self.client, evaluate_group, groups, EMStatistics.merge, self.n_classes, weights
+            self.client,
+            evaluate_group,
+            self.groups if self._loaded is None else self._loaded,
+            EMStatistics.merge,
+            self.n_classes,
+            weights,
+            costs=[*map(weigh_blocks, self.groups)],
+            name="pass",
         )
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
@@ -144,11 +165,12 @@ class StoredLabels:
         sizes = self.n_workers, self.n_classes
         n_threads = count_threads(self.client)
         groups = _join_groups(self.groups, n_threads)
-        plan = plan_worker_counts(groups, *sizes, n_threads)
-        if plan.needed > self.memory_limit:
+        try:
+            self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n))
+        except MemoryPlanError:
             # most pairs of a large crowd share no task: see how many may, before it is given up
-            plan = plan_worker_counts(groups, *sizes, n_threads, self.count_label_pairs())
-        plan.check(self.memory_limit)
+            n_pairs = self.count_label_pairs()
+            self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n, n_pairs))
         # a thread holds the counts of all that it counts, once
         shares = [groups[place::n_threads] for place in range(min(n_threads, len(groups)))]
         if not shares:

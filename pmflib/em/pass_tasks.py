@@ -1,0 +1,64 @@
+"""Tasks of an EM pass over stored samples, for so many threads: for the pass itself, and for whoever plans one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pmflib.running.task_plans import TaskPlan, plan_tasks
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """Tasks of a pass under several models of one rank.
+
+    Parameters
+    ----------
+    tasks
+        Tasks of each share of the models.
+    models_per_share
+        Models that a task works on, one after the other, for each block that it reads; the last share may have fewer.
+    n_shares
+        Number of shares; above 1 where there are fewer groups than threads.
+    model_bytes
+        Size of the parameters of a model, and of its sufficient statistics, which are as large.
+    """
+
+    tasks: TaskPlan
+    models_per_share: int
+    n_shares: int
+    model_bytes: int
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks of a pass: runs of groups, merges, and those that hold the parameters."""
+        return self.n_shares * self.tasks.n_tasks
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
+        each = self.tasks.n_runs + self.tasks.n_copies + self.tasks.n_values_sent
+        return self.n_shares * each * self.models_per_share * self.model_bytes
+
+
+def plan_pass(
+    costs: Sequence[int], n_threads: int, n_levels: int, rank: int, n_models: int = 1
+) -> PassPlan:
+    """Plan the tasks of a pass: one for each thread, where there are as many groups.
+
+    Parameters
+    ----------
+    costs
+        Cost of each group of blocks, as `pmflib.running.grouping.weigh_blocks` has it; equal ones of as many groups as
+        `pmflib.running.grouping.count_groups` says, where there are no blocks yet.
+    n_threads, n_levels, rank
+        Threads that work, levels of all variables, and latent states of each model.
+    n_models
+        Models that a pass is made for, at least 1.
+    """
+    n_groups = max(1, len(costs))
+    step = -(-n_models // min(-(-n_threads // n_groups), n_models))
+    model_bytes = 8 * rank * (n_levels + 1)
+    n_shares = -(-n_models // step)
+    tasks = plan_tasks(costs or [0], n_threads, step * model_bytes)
+    return PassPlan(tasks, step, n_shares, model_bytes)

@@ -1,0 +1,273 @@
+"""Workers of a client, watched while it works: those that join are checked, and none is not waited for forever."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from pmflib.errors import (
+    ClusterError,
+    ClusterWarning,
+    ConfigError,
+    LostSchedulerError,
+    MemoryPlanError,
+    PmfError,
+)
+from pmflib.running.memory_limits import MachineMemory
+from pmflib.running.memory_plan import MemoryPlan, format_bytes
+from pmflib.running.worker_memory import (
+    ClusterMemory,
+    PlanWorker,
+    WorkerMemory,
+    check_worker,
+    read_workers,
+)
+
+LOOK_SECONDS = 1.0
+"""Time between two looks at which workers there are, seconds."""
+SILENT_SECONDS = 5.0
+"""Time without any worker after which the client is told that it waits, seconds."""
+ASKED_SECONDS = 20.0
+"""Time that a worker has to answer what it is asked when it joins, seconds."""
+
+LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
+"""What every worker must have room for."""
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """What a worker says of itself.
+
+    Parameters
+    ----------
+    version
+        Version of pmflib that it has.
+    memory
+        Memory of its machine.
+    sees
+        For each folder that it was asked about, whether it can open it.
+    """
+
+    version: str
+    memory: MachineMemory
+    sees: Mapping[str, bool]
+
+
+def describe_worker(folders: Sequence[str]) -> WorkerFacts:
+    """What the process that this is called in has, and whether it sees some folders."""
+    sees = {folder: os.path.isdir(folder) for folder in folders}
+    return WorkerFacts(version("pmflib"), MachineMemory.read(), sees)
+
+
+class Membership:
+    """The workers of a client.
+
+    Parameters
+    ----------
+    client
+        Dask client.
+    address
+        Address of its scheduler, for messages.
+    patience
+        How long to wait for a worker where there is none, seconds.
+    memory_limit
+        Bytes that the data of each worker may take; 0 leaves it to the workers.
+    """
+
+    def __init__(self, client: Any, address: str, patience: float, memory_limit: int = 0) -> None:
+        self._client, self._address, self._patience = client, address, patience
+        self._memory_limit = memory_limit
+        self._plan_worker: PlanWorker | None = None
+        self._folders: list[str] = []
+        self._workers: dict[str, WorkerMemory] = {}
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="membership")
+        self.error: PmfError | None = None
+
+    def start(self) -> None:
+        """Wait until there is a worker, check all there are, and watch them from now on.
+
+        Raises
+        ------
+        ClusterError
+            If none comes.
+        ConfigError
+            If one has another version of this package.
+        """
+        started = time.monotonic()
+        while not self._client.nthreads():
+            self._wait_for_workers(time.monotonic() - started)
+            time.sleep(0.1)
+        self._check_new()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._over.set()
+
+    def check_folder(self, folder: str) -> None:
+        """Check that all workers see a folder, those that join later too.
+
+        Raises
+        ------
+        ConfigError
+            If one does not.
+        """
+        with self._lock:
+            if folder in self._folders:
+                return
+            self._folders.append(folder)
+            self._check_facts(self._ask(list(self._workers), [folder]))
+
+    def read_memory(self) -> ClusterMemory:
+        """Memory of the workers that are there, and of this client."""
+        with self._lock:
+            workers = tuple(self._workers.values())
+        here = ClusterMemory.here()
+        return ClusterMemory(workers or here.workers, here.client, False, self._keep_plan)
+
+    def explain(self, error: Exception) -> Exception:
+        """The error that a user is told in place of one that came out of work on these workers."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        if self.error is not None:
+            return self.error
+        if isinstance(error, KilledWorker):
+            return self._explain_killed(error.task, error.last_worker, error.allowed_failures + 1)
+        if isinstance(error, PmfError):
+            # a worker that joined a moment ago may be what is wrong
+            return self._find_misfit() or error
+        reason = error.reason if isinstance(error, FutureCancelledError) else ""
+        if reason == "scheduler-connection-lost" or self._client.status != "running":
+            return LostSchedulerError(
+                f"the Dask scheduler at {self._address} has gone ({type(error).__name__}: {error}); start it again: "
+                "the same command goes on"
+            )
+        if reason:
+            return ClusterError(f"tasks at {self._address} were cancelled ({error}); run again")
+        return error
+
+    def _keep_plan(self, plan_worker: PlanWorker) -> None:
+        with self._lock:
+            self._plan_worker = plan_worker
+
+    def _watch(self) -> None:
+        """Look at the workers until it is over, or there is an error."""
+        none_since: float | None = None
+        while not self._over.wait(LOOK_SECONDS) and self._client.status != "closed":
+            try:
+                if self._client.nthreads():
+                    none_since = None
+                    self._check_new()
+                else:
+                    none_since = none_since or time.monotonic()
+                    self._wait_for_workers(time.monotonic() - none_since)
+            except PmfError as error:
+                self._give_up(error)
+                return
+            except Exception:
+                # a scheduler that has gone: whoever waits for a result is told by the client
+                continue
+
+    def _give_up(self, error: PmfError) -> None:
+        """End whatever waits for these workers."""
+        self.error = error
+        self._client.close()
+
+    def _wait_for_workers(self, seconds: float) -> None:
+        if seconds >= self._patience:
+            raise ClusterError(
+                f"0 workers at {self._address}: none has come in {self._patience:g} seconds, which is what [cluster] "
+                "patience allows; start some there (dask worker), then run again: it goes on"
+            )
+        if SILENT_SECONDS <= seconds < SILENT_SECONDS + LOOK_SECONDS:
+            warnings.warn(
+                f"0 workers at {self._address}: waiting for up to {self._patience:g} seconds ([cluster] patience)",
+                ClusterWarning,
+                stacklevel=2,
+            )
+
+    def _check_new(self) -> None:
+        """Check workers that have joined."""
+        with self._lock:
+            now = set(self._client.nthreads())
+            new = sorted(now - set(self._workers))
+            self._workers = {k: each for k, each in self._workers.items() if k in now}
+            if not new:
+                return
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
+            stated = {address: known[address] for address in new if address in known}
+            # a worker that is killed as soon as it starts does not answer: what it has states itself
+            for worker in read_workers(stated, {}, self._memory_limit):
+                if worker.limit:
+                    self._check_memory(worker)
+            facts = self._check_facts(self._ask(new, self._folders))
+            machines = {address: each.memory for address, each in facts.items()}
+            for worker in read_workers(known, machines, self._memory_limit):
+                if worker.name in facts:
+                    self._check_memory(worker)
+                    self._workers[worker.name] = worker
+
+    def _check_memory(self, worker: WorkerMemory) -> None:
+        if self._plan_worker is not None:
+            check_worker(self._plan_worker(worker.n_threads), worker)
+        elif not self._memory_limit:
+            check_worker(LEAST_PLAN, worker)
+
+    def _ask(self, workers: list[str], folders: Sequence[str]) -> dict[str, Any]:
+        """What workers say, or the error of one that cannot say it; without those that have gone meanwhile."""
+        said = self._client.run(describe_worker, folders, workers=workers, on_error="return")
+        return {address: each for address, each in said.items() if not isinstance(each, OSError)}
+
+    def _check_facts(self, said: Mapping[str, Any]) -> dict[str, WorkerFacts]:
+        mine = version("pmflib")
+        for address, facts in sorted(said.items()):
+            if isinstance(facts, Exception):
+                raise ConfigError(
+                    f"worker {address} cannot run pmflib {mine}: {type(facts).__name__}: {facts}; install there what "
+                    "is installed here"
+                )
+            if facts.version != mine:
+                raise ConfigError(
+                    f"worker {address} has pmflib {facts.version}, and this run {mine}; install the same version there"
+                )
+        for folder in self._folders:
+            blind = sorted(a for a, facts in said.items() if not facts.sees.get(folder, True))
+            if blind:
+                raise ConfigError(
+                    f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
+                )
+        return dict(said)
+
+    def _find_misfit(self) -> PmfError | None:
+        try:
+            self._check_new()
+        except PmfError as error:
+            return error
+        except Exception:
+            return None
+        return None
+
+    def _explain_killed(self, task: Any, worker: Any, n_deaths: int) -> PmfError:
+        name = "-".join(map(str, task)) if isinstance(task, tuple) else str(task)
+        said = f"task {name} was on {n_deaths} workers that ended, one after the other, the last {worker.address}"
+        limit = worker.memory_limit or 0
+        if not limit:
+            return ClusterError(f"{said}; the logs of the workers say why")
+        expected = ""
+        if self._plan_worker is not None:
+            plan = self._plan_worker(max(1, worker.nthreads))
+            expected = f", of which {plan.stage} was expected to take {format_bytes(plan.needed)}"
+        return MemoryPlanError(
+            f"{said}: with a memory limit of {format_bytes(limit)}{expected}. Most likely they were killed for using "
+            "more: their logs say so. Give workers more memory or fewer threads; where workers are taken away often, "
+            "raise distributed.scheduler.allowed-failures of the scheduler"
+        )

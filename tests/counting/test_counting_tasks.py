@@ -1,0 +1,33 @@
+import pytest
+
+from pmflib.counting.counting_tasks import (
+    choose_runs,
+    count_folds_ahead,
+    plan_fold_merges,
+    plan_fold_runs,
+)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 8, 16, 30, 64, 100, 1000])
+@pytest.mark.parametrize("n_folds", [1, 3, 20])
+def test_choose_runs__threads_have_work(n_folds, n_threads):
+    n_runs = choose_runs(n_folds, n_threads)
+    n_rounds = -(-n_runs * n_folds // n_threads)
+    assert n_runs * n_folds >= 0.9 * n_rounds * n_threads
+    # all that a round takes is under way
+    assert count_folds_ahead(n_folds, n_threads) * n_runs > n_threads
+
+
+def test_choose_runs__as_few_as_can_be():
+    assert [choose_runs(20, n) for n in (1, 2, 8, 1000)] == [1, 1, 2, 50]
+
+
+def test_plan_fold_runs__no_more_than_there_are_groups():
+    assert plan_fold_runs([5, 5, 5], 20, 1000).n_runs == 3
+    assert plan_fold_runs([1] * 224, 20, 1000).n_runs == 50
+
+
+def test_plan_fold_merges__large_tables_are_merged_few_at_a_time():
+    assert plan_fold_merges(1, 150).n_merges == 0
+    assert plan_fold_merges(50, 150).n_merges == 1
+    assert plan_fold_merges(50, 5000).n_held <= 10

@@ -1,0 +1,31 @@
+import pytest
+
+from pmflib.em.pass_tasks import plan_pass
+from pmflib.running import grouping
+from pmflib.running.grouping import count_groups, group_blocks
+from pmflib.store.sample_blocks import BlockReference
+
+
+def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
+    n_groups = count_groups(30 * 10**10, 10**10 // 65_536)
+    plan = plan_pass([1] * n_groups, 1000, 150, 20)
+    assert 4000 < n_groups < 5000
+    assert plan.n_tasks < 1150
+    # parameters of 24 kB to every task, and what they make of them to the merges: kilobytes a thread
+    assert plan.bytes_sent < 200_000_000
+
+
+def test_plan_pass__models_are_dealt_to_idle_threads():
+    shares = [plan_pass([1] * 4, n, 10, 2, 6) for n in (1, 4, 8, 9, 100)]
+    assert [plan.n_shares for plan in shares] == [1, 1, 2, 3, 6]
+    assert [plan.models_per_share for plan in shares] == [6, 6, 3, 2, 1]
+
+
+@pytest.mark.parametrize("n_blocks", [0, 1, 5, 64, 65, 1000, 20_000])
+@pytest.mark.parametrize("coarseness", [1, grouping.COUNTING_COARSENESS])
+def test_count_groups__as_many_as_are_made(n_blocks, coarseness):
+    n_cells = 1_966_080
+    blocks = [BlockReference("", 0, 65_536, 0, n_cells, n_cells)] * n_blocks
+    assert count_groups(n_cells * n_blocks, n_blocks, coarseness) == len(
+        group_blocks(blocks, coarseness)
+    )
