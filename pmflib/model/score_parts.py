@@ -18,6 +18,7 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.kept_columns import read_texts
+from pmflib.ingest.pieces import choose_groups
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
@@ -103,13 +104,8 @@ def list_pieces(source: Source, place: int, config: SourceConfig) -> list[Piece]
     begin = f"{name_parts(place)}-"
     if not is_parquet(source, config):
         return [Piece(source, f"{begin}00000")]
-    pieces, first, taken = [], 0, 0
-    rows = count_group_rows(source)
-    for group, n_rows in enumerate(rows):
-        taken += n_rows
-        if taken >= PART_ROWS or group == len(rows) - 1:
-            pieces.append(Piece(source, f"{begin}{first:05}", range(first, group + 1)))
-            first, taken = group + 1, 0
+    runs = choose_groups(count_group_rows(source), PART_ROWS)
+    pieces = [Piece(source, f"{begin}{groups.start:05}", groups) for groups in runs]
     return pieces or [Piece(source, f"{begin}00000", range(0))]
 
 
