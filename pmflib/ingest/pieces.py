@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pmflib.ingest.sources import Source
 
@@ -46,6 +47,13 @@ class Piece:
     def is_whole(self) -> bool:
         """Whether it is all of the file."""
         return self.groups is None and self.bytes is None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of what is made of it, plain JSON types: none for a whole file."""
+        if self.groups is not None:
+            return {"groups": [self.groups.start, self.groups.stop]}
+        return {} if self.bytes is None else {"bytes": list(self.bytes), "row": self.first_row}
 
 
 def choose_ranges(size: int) -> list[tuple[int, int]]:

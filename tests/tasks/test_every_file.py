@@ -150,7 +150,7 @@ def read_artefact(store, reference, out):
                 )
         case "spill":
             spill = Spill(folder, {})
-            found += [spill.read_bucket(place).to_pydict() for place in range(4)]
+            found += [spill.read_buckets(place, place + 1).to_pydict() for place in range(4)]
             found.append(spill.read_keys().tobytes())
         case "dataset":
             found += [read_partitions(store, reference), read_superseded(store, reference)]
