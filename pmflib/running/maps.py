@@ -95,13 +95,7 @@ def start_blocks(
         while len(level) > 1:
             level = [merge(level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
         return PendingResult(level[0], ())
-    # parameters are the argument of a task, not scattered data: they can be made again when a worker is lost
-    sent = [
-        value
-        if getattr(value, "nbytes", SENT_BYTES + 1) <= SENT_BYTES
-        else client.submit(_give_back, value, pure=False)
-        for value in shared
-    ]
+    sent = _send_shared(client, shared)
     work: Callable[..., R] = function
     parts, fixed = list(items), list(sent)
     if bundle and len(items) >= fan_in * BUNDLES * count_threads(client):
@@ -182,7 +176,7 @@ def map_items(
     futures = client.map(
         function,
         list(items),
-        *([value] * len(items) for value in shared),
+        *([value] * len(items) for value in _send_shared(client, shared)),
         pure=False,
         retries=RETRIES,
     )
@@ -226,6 +220,17 @@ def send_items(client: Client, values: Sequence[T]) -> list[Any]:
     if client is None:
         return list(values)
     return client.scatter(list(values), hash=False)  # type: ignore[no-any-return]
+
+
+def _send_shared(client: Any, shared: Sequence[Any]) -> list[Any]:
+    """Values that all tasks of a map share: small arrays as they are, others as futures, so that they travel once."""
+    # the argument of a task, not scattered data: it can be made again when a worker is lost
+    return [
+        value
+        if getattr(value, "nbytes", SENT_BYTES + 1) <= SENT_BYTES
+        else client.submit(_give_back, value, pure=False)
+        for value in shared
+    ]
 
 
 def _give_back(value: T) -> T:
