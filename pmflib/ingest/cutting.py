@@ -15,9 +15,10 @@ import numpy as np
 from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
 from pmflib.errors import PmfError, StoreError
+from pmflib.ingest import pieces as sizes
 from pmflib.ingest.csv_rows import find_data
 from pmflib.ingest.fingerprints import find_digest, take_marks
-from pmflib.ingest.pieces import PIECE_BYTES, PIECE_ROWS, Piece, choose_groups, choose_ranges
+from pmflib.ingest.pieces import Piece, choose_groups, choose_ranges
 from pmflib.ingest.readable_files import attempt
 from pmflib.ingest.readers import count_group_rows, is_parquet
 from pmflib.ingest.sources import DAMAGED, PACKED, Source, open_source, spare_transient
@@ -101,7 +102,12 @@ def cut_files(
         if counted is not None:
             pieces = cut_groups(source, counted)
         elif entry is not None:
-            pieces = _read_cuts(store, entry, source)
+            rows_at = read_cuts(store, entry.reference)
+            if len(rows_at) > 1:
+                pieces = [
+                    Piece(source, place, None, (start, stop), first, n_rows)
+                    for place, (start, stop, first, n_rows) in enumerate(rows_at)
+                ]
         of_cuts = None if entry is None or pieces[0].is_whole else entry.reference
         out.append([FilePart(piece, raw, of_cuts) for piece in pieces])
     return out
@@ -109,7 +115,7 @@ def cut_files(
 
 def cut_groups(source: Source, rows: Sequence[int]) -> list[Piece]:
     """Cut a Parquet file by the rows of its groups."""
-    runs = choose_groups(rows, PIECE_ROWS)
+    runs = choose_groups(rows, sizes.PIECE_ROWS)
     if len(runs) < 2:
         return [Piece(source)]
     ends = np.cumsum(rows).tolist()
@@ -219,7 +225,7 @@ def _find_cuts(
         "delimiter": config.delimiter,
         "encoding": config.encoding,
         "header": config.columns is None,
-        "piece": PIECE_BYTES,
+        "piece": sizes.PIECE_BYTES,
     }
     found: dict[str, Entry | PmfError] = {}
     items: list[tuple[Source, int, int]] = []
@@ -256,18 +262,19 @@ def _find_cuts(
     return found
 
 
-def _read_cuts(store: Store, entry: Entry, source: Source) -> list[Piece]:
-    """Pieces of a CSV file; the whole of it where there is one place to begin."""
-    file = store.locate(entry.reference) / f"{CUTS}.json"
+def read_cuts(store: Store, cuts: Reference) -> list[tuple[int, int, int, int]]:
+    """Read where a CSV file is cut: what `join_ranges` gave.
+
+    Raises
+    ------
+    StoreError
+        If that is not in the store, or damaged.
+    """
+    file = store.locate(cuts) / f"{CUTS}.json"
     try:
-        rows = [tuple(map(int, each)) for each in parse_json(read_checked(file))]
-        pieces = [
-            Piece(source, place, None, (start, stop), first, n_rows)
-            for place, (start, stop, first, n_rows) in enumerate(rows)
-        ]
+        rows = parse_json(read_checked(file))
+        return [(int(start), int(stop), int(first), int(n)) for start, stop, first, n in rows]
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(
-            f"cuts of {source.name} are damaged ({error}); delete folder {entry.reference.path!r} of the store and "
-            "run again"
+            f"cuts {cuts.digest[:12]} are damaged ({error}); delete folder {cuts.path!r} of the store and run again"
         ) from error
-    return pieces if len(pieces) > 1 else [Piece(source)]
