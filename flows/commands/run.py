@@ -100,7 +100,7 @@ def demo(
 
 
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Show the last run of a pipeline, or the labels it last found, and what its store holds."""
+    """Show the last run of a pipeline, or the labels it last found, and the artefacts of its stages."""
     from flows.erasure_tables import describe_state
     from flows.fact_tables import make_labels_table
     from flows.tables import make_table
@@ -113,9 +113,6 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
 
     checked = load_pipeline(config)
     store = open_store(checked)
-    kinds: dict[str, int] = {}
-    for entry in store.entries():
-        kinds[entry.reference.kind] = kinds.get(entry.reference.kind, 0) + 1
     unfinished, erased = list_unfinished(store), describe_erasures(store)
     last, live = find_last_run(store, checked.name), find_live(store, checked.name)
     facts: dict[str, Any] = {}
@@ -129,13 +126,18 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         labels = {**labelling.facts, "path": str(store.root / labelling.stages["labels"].path)}
     known = last or labelling
     current = known is not None and known.config == checked.digest
+    # the record of the run names them: a manifest of many nights takes minutes to read
+    stages = {} if known is None else known.stages
     if as_json:
-        held = {"artefacts": kinds, "unfinished": [asdict(work) for work in unfinished]}
+        made = {stage: each.digest for stage, each in stages.items()}
+        held = {"artefacts": made, "unfinished": [asdict(work) for work in unfinished]}
         answer = {"run": facts, "live": became_live, "labels": labels, "current": current}
         answer["erased"] = asdict(erased)
         print_json(held | answer)
         return
-    out.print(make_table("Artefacts", ("kind", "how many"), sorted(kinds.items())))
+    rows = [(stage, each.kind, each.digest[:12]) for stage, each in stages.items()]
+    if rows:
+        out.print(make_table("Artefacts", ("stage", "kind", "digest"), rows))
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
         out.print(f"Unfinished: {what} (UTC); the same command goes on with it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,10 +105,12 @@ def list_raw_files(store: Store) -> list[dict[str, Any]]:
         run = find_last_run(store, name)
         if run is None or store.find(run.stages["dataset"].identity) is None:
             continue
+        rows: Counter[tuple[str, str]] = Counter()
         for file in list_file_steps(store, run.stages["dataset"]):
             entry = store.find(file.step.identity)
-            rows = 0 if entry is None else entry.summary.get("rows_erased", 0)
-            if rows:
-                key = file.name, file.source.digest
-                out[key] = {"name": file.name, "digest": file.source.digest, "rows": rows}
+            erased = 0 if entry is None else entry.summary.get("rows_erased", 0)
+            rows[file.name, file.source.digest] += erased
+        for (name_of, digest), n_rows in rows.items():
+            if n_rows:
+                out[name_of, digest] = {"name": name_of, "digest": digest, "rows": n_rows}
     return list(out.values())

@@ -20,8 +20,9 @@ from pmflib.erasure.rewriting import (
     rewrite_spill,
 )
 from pmflib.ingest.accounts import carry_account, combine_accounts
-from pmflib.ingest.build_steps import ERASURES, number_inputs
+from pmflib.ingest.build_steps import ERASURES
 from pmflib.ingest.erased_samples import ErasedSamples
+from pmflib.ingest.spill_lists import list_spills, number_inputs
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import (
@@ -78,6 +79,9 @@ class Rewriter:
             spill = self._rewrite_spill(self._entry(file.step), layers)
             spills.append(spill)
             steps.append(FileStep(file.name, file.source, spill.reference))
+        listed = list_spills(store, steps)
+        # partitions of the dataset that are written again were made of the new spills
+        self.parts[entry.inputs["spills"].identity] = listed
         lost = np.zeros(4, np.int64)
         new_layers = []
         for layer in layers:
@@ -100,7 +104,7 @@ class Rewriter:
         return store.build(
             "dataset",
             inputs={
-                **number_inputs("spill", [step.step for step in steps]),
+                "spills": listed.reference,
                 **number_inputs("samples", [layer.partition for layer in new_layers]),
             },
             options=entry.options,

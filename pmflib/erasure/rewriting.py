@@ -104,7 +104,7 @@ def rewrite_partition(
 
     Returns
     -------
-    Its account: see `assemble_bucket`.
+    Its account: see `assemble_buckets`.
     """
     path = old / SAMPLES
     gone, names = find_in_partition(path, erased)

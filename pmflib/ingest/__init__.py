@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pmflib.ingest.accounts import combine_accounts
-    from pmflib.ingest.assembly import assemble_bucket
+    from pmflib.ingest.assembly import assemble_buckets
     from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes
     from pmflib.ingest.dataset_building import build_dataset
     from pmflib.ingest.long import spill_long
@@ -22,7 +22,7 @@ __all__ = [
     "REASONS",
     "RawRows",
     "Source",
-    "assemble_bucket",
+    "assemble_buckets",
     "build_dataset",
     "choose_buckets",
     "combine_accounts",
@@ -44,7 +44,7 @@ _HOMES = {
     "REASONS": "pmflib.ingest.quarantine",
     "RawRows": "pmflib.ingest.raw_rows",
     "Source": "pmflib.ingest.sources",
-    "assemble_bucket": "pmflib.ingest.assembly",
+    "assemble_buckets": "pmflib.ingest.assembly",
     "build_dataset": "pmflib.ingest.dataset_building",
     "choose_buckets": "pmflib.ingest.buckets",
     "combine_accounts": "pmflib.ingest.accounts",

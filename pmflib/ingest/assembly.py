@@ -1,4 +1,4 @@
-"""Second pass: one bucket of all spills becomes samples, and superseded rows go to quarantine."""
+"""Second pass: some buckets of all spills become samples, and superseded rows go to quarantine."""
 
 from __future__ import annotations
 
@@ -28,35 +28,36 @@ from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
 
-def assemble_bucket(
+def assemble_buckets(
     spills: Sequence[Path],
     names: Sequence[str],
-    bucket: int,
+    buckets: tuple[int, int],
     schema: Schema,
     source_config: SourceConfig,
     policy: SchemaConfig,
     *,
-    fold: int,
+    n_buckets: int,
+    n_folds: int,
     folder: Path,
     since: float = -math.inf,
 ) -> dict[str, Any]:
-    """Make the samples of one bucket from the spills of all files; memory is that of the bucket.
+    """Make the samples of some buckets from the spills of all files; memory is that of the buckets.
 
-    Samples are in the order of their identifiers' bytes. Of several answers of a sample to a variable, or several wide
-    rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time, then file, then
-    row. The others go to quarantine; their raw text is written from what they were encoded to, by label. A
-    row whose value is missing supersedes nothing and is not superseded.
+    Each spill is opened once. Samples are in the order of their identifiers' bytes. Of several answers of a sample to a
+    variable, or several wide rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time,
+    then file, then row. The others go to quarantine; their raw text is written from what they were encoded to, by
+    label. A row whose value is missing supersedes nothing and is not superseded.
 
     Parameters
     ----------
     spills, names
-        Folder of each file's spill, and the file's name, in the order of the files.
-    bucket
-        Number of the bucket.
+        Folder of each spill, and the name of the file that it is of, in the order of the files and of their rows.
+    buckets
+        The first bucket, and the one after the last.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
-    fold
-        Fold that all samples of the bucket belong to.
+    n_buckets, n_folds
+        Buckets that the files were spilled to, and folds: samples of bucket b belong to fold b % n_folds.
     folder
         Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
         ``quarantine.parquet`` are written into it.
@@ -78,13 +79,14 @@ def assemble_bucket(
         If a spill is incomplete or was made with another schema.
     """
     rows = _read_rows(
-        spills, names, schema, source_config.layout, since, lambda spill: spill.read_bucket(bucket)
+        spills,
+        names,
+        schema,
+        source_config.layout,
+        since,
+        lambda spill: spill.read_buckets(*buckets),
     )
-
-    def deal(hashes: HashArray) -> IntArray:
-        return np.full(hashes.size, fold, np.int64)
-
-    return _assemble(rows, schema, source_config, policy, deal, folder)
+    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
 
 
 def assemble_samples(
@@ -100,34 +102,28 @@ def assemble_samples(
     folder: Path,
     since: float = -math.inf,
 ) -> dict[str, Any]:
-    """Make the samples of some keys, whichever buckets they are in, as `assemble_bucket` would make them.
+    """Make the samples of some keys, whichever buckets they are in, as `assemble_buckets` would make them.
 
     Parameters
     ----------
-    spills, names, schema, source_config, policy, folder, since
-        As for `assemble_bucket`.
+    spills, names, schema, source_config, policy, n_buckets, n_folds, folder, since
+        As for `assemble_buckets`.
     keys
         uint64, sorted: see `make_keys`. Samples with other keys are not read.
-    n_buckets, n_folds
-        Buckets that the files were spilled to, and folds that these belong to.
 
     Returns
     -------
-    As `assemble_bucket`.
+    As `assemble_buckets`.
 
     Raises
     ------
     SchemaError, SourceError, StoreError
-        As `assemble_bucket`.
+        As `assemble_buckets`.
     """
     rows = _read_rows(
         spills, names, schema, source_config.layout, since, lambda spill: spill.read_samples(keys)
     )
-
-    def deal(hashes: HashArray) -> IntArray:
-        return (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
-
-    return _assemble(rows, schema, source_config, policy, deal, folder)
+    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
 
 
 def _assemble(
@@ -135,10 +131,11 @@ def _assemble(
     schema: Schema,
     source_config: SourceConfig,
     policy: SchemaConfig,
-    deal: Callable[[HashArray], IntArray],
+    n_buckets: int,
+    n_folds: int,
     folder: Path,
 ) -> dict[str, Any]:
-    """Make samples of rows, and write them; ``deal`` gives the fold of each sample by the hash of its identifier."""
+    """Make samples of rows, and write them."""
     identifiers, rank = _rank_samples(rows.samples)
     block: Block
     if source_config.layout == "long":
@@ -164,7 +161,7 @@ def _assemble(
     account = Account(rank.size, rank.size - lost.size)
     account.reasons["duplicate"] = lost.size
     # a row number means something only where there is one file
-    single = rows.values.ndim == 2 and len(rows.names) == 1
+    single = rows.values.ndim == 2 and len({*rows.names}) == 1
     origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
     sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
     observed = (
@@ -173,17 +170,19 @@ def _assemble(
     sparse = observed < SPARSE_BELOW * block.n_rows * schema.n_variables
     samples = SampleWriter(folder / "samples", schema, sparse=sparse)
     if block.n_rows:
-        samples.append(block, deal(hashes), origins, identifiers, np.column_stack(sizes))
+        folds = find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)
+        tallies = np.column_stack(sizes)
+        samples.append(block, folds.astype(np.int64), origins, identifiers, tallies)
     return account.summarise(**samples.close())
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a bucket, file after file, each in its order.
+    """Rows of some buckets, spill after spill, each in its order.
 
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
-    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's file and
-    its number there.
+    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
+    its number in the file.
     """
 
     samples: pa.BinaryArray
@@ -369,5 +368,5 @@ def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> Schem
     )
     return SchemaError(
         f"{first} and {second} {what} "
-        f"({lost.size} such rows in this bucket). Remove one, or set schema.on_duplicate to 'last' or 'first'"
+        f"({lost.size} such rows in this partition). Remove one, or set schema.on_duplicate to 'last' or 'first'"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +14,8 @@ BUCKET_BYTES = 16 << 20
 """Raw CSV that is dealt to one bucket, bytes: the second pass holds one bucket in memory."""
 MAX_BUCKETS = 4096
 """Buckets of a dataset, at most: beyond, buckets are larger."""
+LEAST_GROUPS = 16
+"""Groups that buckets are assembled in, at least, where there are as many buckets: small data are still shared out."""
 HASH_BITS = 30
 """Bits of a sample's hash in its key, below those of its bucket. Keys of 42 bits leave room for the place of a row in a
 64-bit integer, and one sort of integers then sorts rows by sample. That two samples share a key is rare, and costs
@@ -36,6 +39,30 @@ def choose_buckets(total_bytes: int, n_folds: int) -> int:
     needed = -(-total_bytes // BUCKET_BYTES)
     most = max(1, MAX_BUCKETS // n_folds)
     return n_folds * min(most, max(1, -(-needed // n_folds)))
+
+
+def group_buckets(total_bytes: int, n_buckets: int) -> list[tuple[int, int]]:
+    """Choose which buckets are assembled together, by one task into one partition: about ``BUCKET_BYTES`` of raw CSV.
+
+    Buckets that were chosen for the data are as large, and assembled one by one; smaller ones, of a configured number
+    or that of an earlier dataset, are not, for every task opens the spills of all files.
+
+    Parameters
+    ----------
+    total_bytes
+        Size of the sources as plain CSV: see `estimate_csv_bytes`.
+    n_buckets
+        Buckets of the dataset.
+
+    Returns
+    -------
+    First bucket of each group and the one after its last, in order; sizes differ by one at most. The number of groups
+    is the number of partitions of a fresh dataset, and with that of files it gives the number of spill openings.
+    """
+    wanted = max(LEAST_GROUPS, -(-total_bytes // BUCKET_BYTES))
+    n_groups = min(n_buckets, wanted)
+    edges = [n_buckets * place // n_groups for place in range(n_groups + 1)]
+    return list(pairwise(edges))
 
 
 def estimate_csv_bytes(sources: Sequence[Source]) -> int:

@@ -1,10 +1,10 @@
-"""Steps that build a dataset on the workers: one artefact per file, or per bucket of all files."""
+"""Steps that build a dataset on the workers: one artefact per piece of a file, or per group of buckets of all files."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.hashing import HashArray
-from pmflib.ingest.assembly import assemble_bucket, assemble_samples
+from pmflib.ingest.assembly import assemble_buckets, assemble_samples
+from pmflib.ingest.cutting import FilePart
 from pmflib.ingest.erased_samples import ErasedSamples
+from pmflib.ingest.fingerprints import find_digest
 from pmflib.ingest.label_census import CENSUS, Census, narrow_schema
 from pmflib.ingest.long import spill_long
-from pmflib.ingest.sources import Source
 from pmflib.ingest.spill_levels import write_levels
+from pmflib.ingest.spill_lists import read_spill_list
 from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.running.worker_messages import report_count
 from pmflib.schema import Schema
@@ -25,8 +27,8 @@ from pmflib.store.artefacts import Entry, Reference, Store, identify
 
 R = TypeVar("R")
 
-# 4: spills name the place of identifiers, accounts count rows of erased samples
-VERSION = 5
+# 6: indexes of spills have sections; partitions hold groups of buckets
+VERSION = 6
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
 
 
@@ -116,25 +118,20 @@ class _NotBuiltError(Exception):
     """An artefact that is only looked for is not there."""
 
 
-def recall(item: Any, job: BuildJob, *, build: Callable[[Any, BuildJob], R]) -> R | None:
+def recall(item: Any, job: BuildJob, *shared: Any, build: Callable[..., R]) -> R | None:
     """Artefact that a step would build, if it is there already; None otherwise."""
     try:
-        return build(item, replace(job, recalls=True))
+        return build(item, replace(job, recalls=True), *shared)
     except _NotBuiltError:
         return None
 
 
-def assemble_increment(
-    item: tuple[HashArray, Sequence[Reference], Sequence[str]], job: BuildJob
-) -> Entry:
-    """Build a partition of the samples of some keys, from the spills of all files and the files' names."""
-    keys, spills, names = item
-    store = Store(job.root)
+def assemble_increment(keys: HashArray, job: BuildJob, spills: Reference) -> Entry:
+    """Build a partition of the samples of some keys, from the listed spills of all files."""
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         return assemble_samples(
-            [store.locate(spill) for spill in spills],
-            names,
+            *read_spill_list(Store(job.root), spills),
             keys,
             job.schema,
             job.source,
@@ -147,7 +144,7 @@ def assemble_increment(
 
     return job.build(
         "samples",
-        inputs=number_inputs("spill", spills),
+        inputs={"spills": spills},
         options={
             **job.options,
             **job.window,
@@ -159,17 +156,12 @@ def assemble_increment(
     )
 
 
-def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Reference]:
-    """References by role and place."""
-    return {f"{role} {place:05}": reference for place, reference in enumerate(references)}
-
-
-def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
-    """Build the partition of one wide file without sample identifiers."""
-    source, raw = item
+def encode_file(part: FilePart, job: BuildJob) -> Entry:
+    """Build the partition of a piece of a wide file without sample identifiers."""
+    source = part.piece.source
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return encode_wide(
+        facts = encode_wide(
             source,
             job.schema,
             job.source,
@@ -180,47 +172,59 @@ def encode_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
             seed=int.from_bytes(hashlib.sha256(source.name.encode()).digest()[:8]),
             folder=folder,
             on_rows=partial(report_count, job.topic),
+            piece=part.piece,
         )
+        _check_unchanged(part, job)
+        return facts
 
     return job.build(
         "samples",
-        inputs={"source": raw},
-        options={**job.options, "name": source.name, "folds": job.n_folds},
+        inputs=_list_inputs(part),
+        options={
+            **job.options,
+            **part.piece.options,
+            "name": source.name,
+            "folds": job.n_folds,
+        },
         write=write,
     )
 
 
-def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
-    """Build the spill of one file: its rows, encoded and dealt to buckets by the hash of their sample."""
-    source, raw = item
-    store, census = Store(job.root), job.censuses.get(raw.digest)
+def spill_file(part: FilePart, job: BuildJob) -> Entry:
+    """Build the spill of a piece of a file: its rows, encoded and dealt to buckets by the hash of their sample."""
+    source = part.piece.source
+    store, census = Store(job.root), job.censuses.get(part.raw.digest)
     spill = spill_long if job.source.layout == "long" else spill_wide
-    part, inputs = job.schema, {"source": raw}
+    schema, inputs = job.schema, _list_inputs(part)
     if census is not None:
         names = Census.load(store.locate(census) / CENSUS)
-        part = narrow_schema(job.schema, names, job.source)
+        schema = narrow_schema(job.schema, names, job.source)
         inputs["census"] = census
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         if census is not None:
-            write_levels(folder, part)
-        return spill(
+            write_levels(folder, schema)
+        facts = spill(
             source,
-            part,
+            schema,
             job.source,
             job.policy,
             n_buckets=job.n_buckets,
             folder=folder,
             on_rows=partial(report_count, job.topic),
             erased=job.erased,
+            piece=part.piece,
         )
+        _check_unchanged(part, job)
+        return facts
 
     return job.build(
         "spill",
         inputs=inputs,
         options={
             **job.options,
-            "schema": part.digest,
+            **part.piece.options,
+            "schema": schema.digest,
             "name": source.name,
             "buckets": job.n_buckets,
         },
@@ -228,29 +232,43 @@ def spill_file(item: tuple[Source, Reference], job: BuildJob) -> Entry:
     )
 
 
-def assemble_partition(
-    item: tuple[int, Sequence[Reference], Sequence[str]], job: BuildJob
-) -> Entry:
-    """Build the partition of one bucket, from the spills of all files and the files' names."""
-    bucket, spills, names = item
-    store, fold = Store(job.root), bucket % job.n_folds
+def _list_inputs(part: FilePart) -> dict[str, Reference]:
+    """Artefacts that a piece of a file is read by."""
+    return {"source": part.raw} | ({} if part.cuts is None else {"cuts": part.cuts})
+
+
+def _check_unchanged(part: FilePart, job: BuildJob) -> None:
+    """Check that a file is what it was: of a piece, the bytes that were read have no digest of their own."""
+    if not part.piece.is_whole:
+        part.piece.source.check(find_digest(part.piece.source, job.root))
+
+
+def assemble_partition(buckets: tuple[int, int], job: BuildJob, spills: Reference) -> Entry:
+    """Build the partition of the buckets from one up to another, from the listed spills of all files."""
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return assemble_bucket(
-            [store.locate(spill) for spill in spills],
-            names,
-            bucket,
+        return assemble_buckets(
+            *read_spill_list(Store(job.root), spills),
+            buckets,
             job.schema,
             job.source,
             job.policy,
-            fold=fold,
+            n_buckets=job.n_buckets,
+            n_folds=job.n_folds,
             folder=folder,
             since=job.since,
         )
 
     return job.build(
         "samples",
-        inputs=number_inputs("spill", spills),
-        options={**job.options, **job.window, "bucket": bucket, "fold": fold},
+        inputs={"spills": spills},
+        options={
+            **job.options,
+            **job.window,
+            "buckets": job.n_buckets,
+            "folds": job.n_folds,
+            "first": buckets[0],
+            "stop": buckets[1],
+        },
         write=write,
     )

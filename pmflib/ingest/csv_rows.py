@@ -17,9 +17,10 @@ from pmflib.errors import SourceError
 from pmflib.ingest import csv_feed
 from pmflib.ingest.csv_feed import CsvFeed, restore_bytes
 from pmflib.ingest.csv_values import restore_values
+from pmflib.ingest.pieces import Piece
 from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
-from pmflib.ingest.utf8_stream import CUT, Utf8Stream, cut_character
+from pmflib.ingest.utf8_stream import CUT, StreamPart, Utf8Stream, cut_character
 
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
@@ -49,6 +50,20 @@ def read_header(source: Source, config: SourceConfig) -> list[str]:
         return _split_head(source, config, open_text(source, config, stored))[0]
 
 
+def find_data(source: Source, config: SourceConfig) -> int:
+    """Find the first byte after the header of a file in UTF-8, or in an encoding with one byte for a character.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its first row is no header.
+    """
+    with open_source(source) as stored:
+        _, head, n_taken = _split_head(source, config, open_text(source, config, stored))
+    taken = head[:n_taken]
+    return len(taken if config.encoding == "utf-8" else taken.decode("utf-8"))
+
+
 def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8Stream:
     """Stream of an open CSV file in UTF-8, its fields cut at one character.
 
@@ -68,19 +83,30 @@ def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8St
 
 
 def read_csv_rows(
-    source: Source, config: SourceConfig, columns: Sequence[str]
+    source: Source, config: SourceConfig, columns: Sequence[str], piece: Piece | None = None
 ) -> Iterator[RawRows]:
-    """Read some columns of a CSV file; see `read_rows`."""
-    with open_source(source, check=True) as stored:
+    """Read some columns of a CSV file, or of a piece of one; see `read_rows`."""
+    part = None if piece is None else piece.bytes
+    with open_source(source, check=part is None) as stored:
         stream = open_text(source, config, stored)
         cut = cut_character(config.delimiter)
-        header, head = _split_head(source, config, stream)
+        header, head, n_taken = _split_head(source, config, stream)
+        head = head[n_taken:]
         places = find_columns(source, header, columns)
+        first = 0
+        if piece is not None and part is not None:
+            stored.seek(part[0])
+            # rows are numbered from the beginning of the piece, and shown from that of the file
+            stream, head, first = (
+                Utf8Stream(StreamPart(stored, part), config),
+                b"",
+                piece.first_row - 1,
+            )
         # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it
         sentinel = cut * len(header) + "pmf-end-of-file"
         feed = CsvFeed(stream, head, sentinel.encode(), ord(cut))
         ragged: list[tuple[int, str]] = []
-        batches = _parse(source, cut, header, places, feed, ragged)
+        batches = _parse(source, cut, header, places, feed, ragged, first)
         cursor = 1
         for batch in batches:
             rows = _number_rows(cursor, batch.num_rows, ragged)
@@ -93,17 +119,24 @@ def read_csv_rows(
                 # their fields are in the wrong columns, even if there are as many fields as columns
                 passed += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
                 batch, rows = batch.filter(pa.array(keep)), rows[keep]
-            yield RawRows(_restore(batch, columns, config), rows, _restore_ragged(passed, config))
+            restored = _restore(batch, columns, config)
+            yield RawRows(restored, rows + first, _restore_ragged(passed, config, first))
         if not ragged or ragged[-1][1] != sentinel:
             raise SourceError(
-                f"{source.name}: a quotation mark in row {ragged[-1][0] if ragged else cursor - 1} "
+                f"{source.name}: a quotation mark in row {first + (ragged[-1][0] if ragged else cursor - 1)} "
                 "is never closed, and the rest of the file would be its text; correct that row, or copy the file again"
+            )
+        n_rows = ragged[-1][0] - 1
+        if piece is not None and piece.n_rows not in (None, n_rows):
+            raise SourceError(
+                f"{source.name}: {n_rows} rows from row {first + 1} on, where {piece.n_rows} were counted before; "
+                "it has changed while it was read: run again when the file is complete"
             )
         if ragged[:-1]:
             empty = pa.RecordBatch.from_arrays(
                 [pa.array([], pa.binary())] * len(columns), names=list(columns)
             )
-            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config))
+            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config, first))
 
 
 def _parse(
@@ -113,7 +146,9 @@ def _parse(
     places: Sequence[int],
     feed: CsvFeed,
     ragged: list[tuple[int, str]],
+    first: int,
 ) -> Iterator[pa.RecordBatch]:
+    """Parse what a feed gives; ``first`` rows of the file are before it."""
     names = [str(place) for place in range(len(header))]
     wanted = [names[place] for place in places]
 
@@ -121,7 +156,7 @@ def _parse(
         ragged.append((row.number, csv_feed.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
-    done = 0
+    done = first
     try:
         reader = pyarrow.csv.open_csv(
             feed,
@@ -174,8 +209,8 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 
 def _split_head(
     source: Source, config: SourceConfig, stream: Utf8Stream
-) -> tuple[list[str], bytes]:
-    """Read column names, and give back the bytes that were read past them."""
+) -> tuple[list[str], bytes, int]:
+    """Read column names; give the first bytes in UTF-8 as well, and how many of them are a mark and the header."""
     if not config.delimiter.isascii():
         raise SourceError(
             f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; files with it are not read: "
@@ -186,9 +221,10 @@ def _split_head(
     except DAMAGED as error:
         spare_transient(error)
         raise _truncated(source, error) from error
-    head = head.removeprefix(_BOM)
+    whole, head = head, head.removeprefix(_BOM)
+    n_mark = len(whole) - len(head)
     if config.columns is not None:
-        return list(config.columns), head
+        return list(config.columns), whole, n_mark
     used = 0
 
     def lines() -> Iterator[str]:
@@ -220,7 +256,7 @@ def _split_head(
         ) from None
     if len(config.delimiter) > 1:
         header = [name.replace(CUT, config.separator) for name in header]
-    return header, head[used:]
+    return header, whole, n_mark + used
 
 
 def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
@@ -240,9 +276,10 @@ def _restore(batch: pa.RecordBatch, columns: Sequence[str], config: SourceConfig
 
 
 def _restore_ragged(
-    ragged: Sequence[tuple[int, str]], config: SourceConfig
+    ragged: Sequence[tuple[int, str]], config: SourceConfig, first: int
 ) -> tuple[tuple[int, str], ...]:
-    """Numbers and texts of ragged rows in their order, with the delimiters of the file."""
+    """Numbers in the file and texts of ragged rows in their order, with the delimiters of the file."""
+    ragged = [(first + row, text) for row, text in ragged]
     if len(config.delimiter) > 1:
         ragged = [(row, text.replace(CUT, config.separator)) for row, text in ragged]
     return tuple(sorted(ragged))

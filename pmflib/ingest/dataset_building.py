@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,17 +11,17 @@ from typing import Any, TypeAlias, TypeVar
 from pmflib.config import PipelineConfig
 from pmflib.errors import PmfError
 from pmflib.ingest.accounts import carry_account, combine_accounts
-from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes, list_keys
+from pmflib.ingest.buckets import choose_buckets, estimate_csv_bytes, group_buckets, list_keys
 from pmflib.ingest.build_steps import (
     VERSION,
     BuildJob,
     assemble_increment,
     assemble_partition,
     encode_file,
-    number_inputs,
     recall,
     spill_file,
 )
+from pmflib.ingest.cutting import FilePart, cut_files
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.fingerprints import find_digest, recall_digest
 from pmflib.ingest.layering import (
@@ -34,6 +34,7 @@ from pmflib.ingest.layering import (
 )
 from pmflib.ingest.readable_files import attempt, keep_readable
 from pmflib.ingest.sources import Source, find_sources
+from pmflib.ingest.spill_lists import list_spills, number_inputs
 from pmflib.ingest.windows import count_outside, find_moved, find_start
 from pmflib.running.clients import Client, check_workers_see
 from pmflib.running.maps import map_items, recall_items
@@ -123,9 +124,11 @@ def build_dataset(
         )
         for source, digest in keep_readable(sources, digests, rule, skipped)
     ]
+    parts = cut_files(client, store, config.source, files)
+    found = keep_readable([source for source, _ in files], parts, rule, skipped)
     if config.source.sample is None:
-        tried = _try_all(client, "encode files", encode_file, files, job, on_step)
-        steps, partitions = _list_steps(files, tried, rule, skipped)
+        tried = _try_all(client, "encode files", encode_file, found, job, on_step)
+        steps, partitions = _list_steps(found, tried, rule, skipped)
         account = combine_accounts([], [entry.summary for entry in partitions])
         account["files_skipped"] = dict(sorted(skipped.items()))
         return _publish_fresh(store, job, steps, partitions, None, account)
@@ -134,25 +137,31 @@ def build_dataset(
         earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
     )
     job = replace(job, n_buckets=n_buckets)
-    tried = _try_all(client, "read files", spill_file, files, job, on_step)
-    steps, spills = _list_steps(files, tried, rule, skipped)
+    tried = _try_all(client, "read files", spill_file, found, job, on_step)
+    steps, spills = _list_steps(found, tried, rule, skipped)
     job = replace(job, since=find_start(spills, config.window.days))
     # the number of a wide row means something where there is one file, and then it is stored
     if earlier is not None and (
-        config.source.layout == "long" or (len(steps) == 1) == (len(earlier.files) == 1)
+        config.source.layout == "long" or _is_single(steps) == _is_single(earlier.files)
     ):
         return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
-    references, names = [step.step for step in steps], [step.name for step in steps]
-    buckets = [(bucket, references, names) for bucket in range(n_buckets)]
-    partitions = _build_all(client, "sort partitions", assemble_partition, buckets, job, on_step)
+    listed = list_spills(store, steps).reference
+    groups = group_buckets(estimate_csv_bytes(sources), n_buckets)
+    partitions = _build_all(
+        client, "sort partitions", assemble_partition, groups, job, on_step, listed
+    )
     account = combine_accounts(
         [entry.summary for entry in spills],
         [entry.summary for entry in partitions],
         count_outside(client, store, spills, job.since),
     )
     account["files_skipped"] = dict(sorted(skipped.items()))
-    keys = [list_keys(bucket) for bucket in range(n_buckets)]
-    return _publish_fresh(store, job, steps, partitions, keys, account)
+    keys = [(list_keys(first)[0], list_keys(stop - 1)[1]) for first, stop in groups]
+    return _publish_fresh(store, job, steps, partitions, keys, account, listed)
+
+
+def _is_single(steps: Sequence[FileStep]) -> bool:
+    return len({step.name for step in steps}) == 1
 
 
 def _build_upon(
@@ -166,7 +175,7 @@ def _build_upon(
     on_step: OnStep,
 ) -> Entry:
     """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
-    references, names = [step.step for step in steps], [step.name for step in steps]
+    references = [step.step for step in steps]
     same = job.since == base.since and skipped == base.account["files_skipped"]
     if same and list(steps) == list(base.files):
         return base.entry
@@ -175,15 +184,16 @@ def _build_upon(
     left = supersede_samples(client, base, touched)
     carried = carry_account(base.account, left.lost)
     n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried["rows_in"]
-    items = [(keys, references, names) for keys in cut_keys(left.keys, n_rows)]
-    built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step)
+    listed = list_spills(store, steps).reference
+    items = cut_keys(left.keys, n_rows)
+    built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step, listed)
     account = combine_accounts(
         [spill.summary for spill in spills],
         [carried, *(entry.summary for entry in built)],
         count_outside(client, store, spills, job.since),
     )
     layers = list(left.layers)
-    for entry, (keys, *_) in zip(built, items, strict=True):
+    for entry, keys in zip(built, items, strict=True):
         if entry.summary["samples"]:
             layers.append(open_layer(store, entry.reference, (int(keys[0]), int(keys[-1]))))
     account["files_skipped"] = dict(sorted(skipped.items()))
@@ -199,7 +209,7 @@ def _build_upon(
         "dataset",
         inputs={
             "base": base.entry.reference,
-            **number_inputs("spill", references),
+            "spills": listed,
             **number_inputs("samples", [layer.partition for layer in layers]),
         },
         options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
@@ -209,37 +219,56 @@ def _build_upon(
 
 
 def _list_steps(
-    files: Sequence[tuple[Source, Reference]],
-    tried: Sequence[Entry | PmfError],
+    files: Sequence[tuple[Source, Sequence[FilePart]]],
+    tried: Sequence[list[Entry] | PmfError],
     rule: str,
     skipped: dict[str, str],
 ) -> tuple[list[FileStep], list[Entry]]:
-    """Files that could be read, each with the artefact of its rows."""
-    raw = {source.name: reference for source, reference in files}
+    """Pieces of files that could be read, each with the artefact of its rows."""
+    raw = {source.name: parts[0].raw for source, parts in files}
     read = keep_readable([source for source, _ in files], tried, rule, skipped)
-    steps = [FileStep(source.name, raw[source.name], entry.reference) for source, entry in read]
-    return steps, [entry for _, entry in read]
+    pairs = [(source.name, entry) for source, entries in read for entry in entries]
+    steps = [FileStep(name, raw[name], entry.reference) for name, entry in pairs]
+    return steps, [entry for _, entry in pairs]
 
 
 def _try_all(
     client: Client,
     name: str,
     build: Callable[[Any, BuildJob], Entry],
-    items: Sequence[Any],
+    files: Sequence[tuple[Source, Sequence[FilePart]]],
     job: BuildJob,
     on_step: OnStep,
-) -> list[Entry | PmfError]:
-    """Do `_build_all` for files, and give the errors of those that cannot be used in the place of their artefacts."""
-    return _build_all(client, name, partial(attempt, build=build), items, job, on_step)
+) -> list[list[Entry] | PmfError]:
+    """Do `_build_all` for the pieces of files, and give the error of a file that cannot be used in place of these."""
+    tried: Iterator[Entry | PmfError] = iter(
+        _build_all(
+            client,
+            name,
+            partial(attempt, build=build),
+            [part for _, parts in files for part in parts],
+            job,
+            on_step,
+        )
+    )
+    out: list[list[Entry] | PmfError] = []
+    for _, parts in files:
+        mine = [next(tried) for _ in parts]
+        entries = [each for each in mine if isinstance(each, Entry)]
+        # the first one: errors are in the order of the rows
+        errors = [each for each in mine if isinstance(each, PmfError)]
+        out.append(errors[0] if errors else entries)
+    return out
 
 
 def _build_all(
     client: Client,
     name: str,
-    build: Callable[[Any, BuildJob], R],
+    build: Callable[..., R],
     items: Sequence[Any],
     job: BuildJob,
     on_step: OnStep,
+    *shared: Any,
 ) -> list[R]:
     """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
     n_items, n_done, n_rows = len(items), 0, 0
@@ -259,13 +288,13 @@ def _build_all(
         n_done = done
         show()
 
-    known = recall_items(partial(recall, build=build), items, job)
+    known = recall_items(partial(recall, build=build), items, job, *shared)
     n_done = sum(entry is not None for entry in known)
     show()
     # where there is nothing to build, no worker has to start
     with listen_to_counts(client if n_done < n_items else None, on_rows) as topic:
         heard = replace(job, topic=topic)
-        entries = map_items(client, build, items, heard, known=known, on_result=on_result)
+        entries = map_items(client, build, items, heard, *shared, known=known, on_result=on_result)
     # items that an earlier run built were not read again, but their rows count
     done = [entry for entry in entries if isinstance(entry, Entry)]
     on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))
@@ -279,10 +308,10 @@ def _publish_fresh(
     partitions: Sequence[Entry],
     keys: Sequence[tuple[int, int]] | None,
     account: Mapping[str, Any],
+    spills: Reference | None = None,
 ) -> Entry:
     """Publish a dataset of whole partitions."""
     references = [entry.reference for entry in partitions]
-    spills = [step.step for step in steps if step.step.kind == "spill"]
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         origin = {**job.origin, **job.window, "buckets": job.n_buckets}
@@ -291,7 +320,10 @@ def _publish_fresh(
 
     return store.build(
         "dataset",
-        inputs=number_inputs("spill", spills) | number_inputs("samples", references),
+        inputs={
+            **({} if spills is None else {"spills": spills}),
+            **number_inputs("samples", references),
+        },
         options={"schema": job.schema.digest, "skipped": account["files_skipped"]},
         version=VERSION,
         write=write,

@@ -182,9 +182,9 @@ def _is_worn(layer: Layer) -> bool:
 
 
 def _is_increment(layer: Layer) -> bool:
-    """Whether a partition is no bucket of a fresh dataset."""
-    first, last = list_keys(layer.first_key >> HASH_BITS)
-    return (layer.first_key, layer.last_key) != (first, last)
+    """Whether a partition is not of whole buckets, as those of a fresh dataset are."""
+    first, last = (list_keys(key >> HASH_BITS) for key in (layer.first_key, layer.last_key))
+    return (layer.first_key, layer.last_key) != (first[0], last[1])
 
 
 def _supersede(client: Client, base: Base, keys: HashArray) -> tuple[list[Layer], dict[str, int]]:

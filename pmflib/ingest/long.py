@@ -16,6 +16,7 @@ from pmflib.arrays import IntArray
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError
 from pmflib.ingest.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.pieces import Piece
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
@@ -43,6 +44,7 @@ def spill_long(
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
     erased: ErasedSamples | None = None,
+    piece: Piece | None = None,
 ) -> dict[str, Any]:
     """Encode one file of answers, and deal them to buckets by their sample's hash.
 
@@ -64,12 +66,14 @@ def spill_long(
         Called with the number of rows of each batch when it is done: progress.
     erased
         Samples whose rows are passed over.
+    piece
+        Part of the file that is read; None reads all. The format of times is that of the whole file.
 
     Returns
     -------
     name of the file, rows_in, rows_encoded, rows_left_out, rows_erased, rows_quarantined, reasons, cells_made_missing,
     ignored_columns, and the oldest and newest time of its rows and their format, None where there are none. The rows
-    encoded here enter `assemble_bucket`: see `combine_accounts`.
+    encoded here enter `assemble_buckets`: see `combine_accounts`.
 
     Raises
     ------
@@ -87,7 +91,9 @@ def spill_long(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "long", "schema": schema.digest, "identifier": "0"}
-        for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows):
+        if piece is not None and not piece.is_whole:
+            encoder.find_time_format(source, source_config)
+        for raw in read_rows(source, source_config, encoder.columns, on_rows=on_rows, piece=piece):
             encoder.encode(raw, screen, spill)
     screen.account.cells_made_missing.update(encoder.count_cells())
     np.save(folder / LEVEL_COUNTS, encoder.level_counts)
@@ -124,6 +130,15 @@ class _LongEncoder:
         self.oldest: float | None = None
         self.newest: float | None = None
         self.level_counts = np.zeros(schema.n_levels, np.int64)
+
+    def find_time_format(self, source: Source, config: SourceConfig) -> None:
+        """Find the format of times from the beginning of the file, as who reads all of it does."""
+        if self.time is None:
+            return
+        for raw in read_rows(source, config, [self.time]):
+            self._times.read(raw.batch.column(0))
+            if self._times.format is not None:
+                return
 
     def encode(self, raw: RawRows, screen: Screen, spill: SpillWriter) -> None:
         sample, variable, value, *time = self._places

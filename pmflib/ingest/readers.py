@@ -12,6 +12,7 @@ from pmflib.config import SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.csv_rows import read_csv_rows, read_header
 from pmflib.ingest.parquet_columns import check_type, simplify
+from pmflib.ingest.pieces import Piece
 from pmflib.ingest.raw_rows import RawRows, find_columns
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 
@@ -48,7 +49,7 @@ def read_rows(
     columns: Sequence[str],
     *,
     on_rows: Callable[[int], None] | None = None,
-    groups: range | None = None,
+    piece: Piece | None = None,
     coded: Sequence[str] = (),
 ) -> Iterator[RawRows]:
     """Read some columns of a file in memory that does not grow with it.
@@ -66,8 +67,8 @@ def read_rows(
         Names of the wanted columns, all distinct.
     on_rows
         Called with the number of rows of each batch, once the caller has dealt with it.
-    groups
-        Row groups of a Parquet file that are read; None reads all. The digest of a file is checked where all are read.
+    piece
+        Part of the file that is read; None reads all. The digest of a file is checked where all of it is read.
     coded
         Columns whose texts, in a Parquet file, are read as a dictionary and its indices: each distinct text is decoded
         once. For columns of few distinct texts.
@@ -79,9 +80,11 @@ def read_rows(
         is never closed, or the bytes are not those of the source's digest.
     """
     if is_parquet(source, config):
-        batches = _read_parquet_rows(source, columns, groups, coded)
+        batches = _read_parquet_rows(
+            source, columns, None if piece is None else piece.groups, coded
+        )
     else:
-        batches = read_csv_rows(source, config, columns)
+        batches = read_csv_rows(source, config, columns, piece)
     for raw in batches:
         yield raw
         if on_rows is not None:

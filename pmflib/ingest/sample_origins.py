@@ -10,11 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.errors import SourceError, StoreError
-from pmflib.ingest.buckets import find_buckets, make_keys
+from pmflib.ingest.buckets import make_keys
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.ingest.spills import Spill
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.dataset import SAMPLES, read_partitions, read_superseded
+from pmflib.store.dataset import (
+    SAMPLES,
+    list_file_steps,
+    read_content,
+    read_partitions,
+    read_superseded,
+)
 from pmflib.store.sample_blocks import list_blocks, read_origins
 
 
@@ -84,22 +90,26 @@ def find_sample(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
     StoreError
         If the dataset, a partition or a spill is gone or damaged.
     """
-    entry = _read_entry(store, dataset)
-    spills = [each for _, each in sorted(entry.inputs.items()) if each.kind == "spill"]
-    if not spills:
+    steps = list_file_steps(store, dataset)
+    if not any(step.step.kind == "spill" for step in steps):
         return _find_row(store, dataset, sample)
-    opened = [Spill(store.locate(spill), {}) for spill in spills]
+    opened = [Spill(store.locate(step.step), {}) for step in steps]
     identifier = pa.array([sample.strip().encode()], pa.binary())
     # the same for all spills of a dataset
     keys = make_keys(hash_identifiers(identifier), int(opened[0].metadata["buckets"]))
-    files = []
-    for reference, spill in zip(spills, opened, strict=True):
+    files: list[FileRows] = []
+    for step, spill in zip(steps, opened, strict=True):
         table = spill.read_samples(keys)
         mine = table.filter(pc.equal(table["sample"], identifier[0]))
         if mine.num_rows:
-            files.append(_name_file(store, reference, sorted(mine["row"].to_pylist())))
-    bucket, superseded = int(find_buckets(keys)[0]), read_superseded(store, dataset)
-    for place, partition in _list_layers(store, dataset, bucket):
+            rows = sorted(mine["row"].to_pylist())
+            if files and files[-1].name == step.name:
+                # pieces of a file are in the order of their rows
+                files[-1].rows.extend(rows)
+            else:
+                files.append(FileRows(step.name, step.source.digest, rows))
+    superseded = read_superseded(store, dataset)
+    for place, partition in _list_layers(store, dataset, int(keys[0])):
         _, samples = read_origins(store.locate(partition) / SAMPLES)
         gone = superseded.get(place, np.empty(0, np.int64))
         rows = [row for row, name in enumerate(samples) if name == sample.strip()]
@@ -114,38 +124,38 @@ def _hint(files: list[FileRows]) -> str:
     return "check the spelling; rows in quarantine belong to no sample"
 
 
-def _list_layers(store: Store, dataset: Reference, bucket: int) -> Iterator[tuple[int, Reference]]:
-    """Partitions that may hold samples of a bucket, the last one first."""
-    partitions = list(enumerate(read_partitions(store, dataset)))
-    for place, partition in reversed(partitions):
-        # a partition of several buckets names none
-        if _read_entry(store, partition).options.get("bucket", bucket) == bucket:
-            yield place, partition
+def _list_layers(store: Store, dataset: Reference, key: int) -> Iterator[tuple[int, Reference]]:
+    """Partitions that may hold samples of a key, the last one first."""
+    partitions = read_partitions(store, dataset)
+    keys = read_content(store, dataset)["keys"]
+    for place, (first, last) in reversed([*enumerate(keys)]):
+        if first <= key <= last:
+            yield place, partitions[place]
 
 
 def _find_row(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
     """Find a row of a wide file without identifiers."""
     name, _, number = sample.rpartition(":")
-    partitions = list(enumerate(read_partitions(store, dataset)))
-    known = {}
-    for place, partition in partitions:
-        known[str(_read_entry(store, partition).options["name"])] = place, partition
+    known: dict[str, list[tuple[int, Reference]]] = {}
+    for place, partition in enumerate(read_partitions(store, dataset)):
+        own = str(_read_entry(store, partition).options["name"])
+        known.setdefault(own, []).append((place, partition))
     if not number.isdecimal() or name not in known:
         raise SourceError(
             f"sample {sample!r} is no file and row of dataset {dataset.digest[:12]}, whose samples have no "
             f"identifiers: give one as '{next(iter(known), 'FILE')}:1'; it has {sorted(known)[:5]}"
         )
-    place, partition = known[name]
-    numbers, _ = read_origins(store.locate(partition) / SAMPLES)
-    found = np.flatnonzero(numbers == int(number))
-    if not found.size:
-        raise SourceError(
-            f"row {number} of {name} is no sample of dataset {dataset.digest[:12]}: "
-            "it is in quarantine, or the file is shorter"
-        )
-    source = _read_entry(store, partition).inputs["source"]
-    files = [FileRows(name, source.digest, [int(number)])]
-    return _locate(store, partition, place, int(found[0]), sample, files)
+    for place, partition in known[name]:
+        numbers, _ = read_origins(store.locate(partition) / SAMPLES)
+        found = np.flatnonzero(numbers == int(number))
+        if found.size:
+            source = _read_entry(store, partition).inputs["source"]
+            files = [FileRows(name, source.digest, [int(number)])]
+            return _locate(store, partition, place, int(found[0]), sample, files)
+    raise SourceError(
+        f"row {number} of {name} is no sample of dataset {dataset.digest[:12]}: "
+        "it is in quarantine, or the file is shorter"
+    )
 
 
 def _locate(
@@ -154,11 +164,6 @@ def _locate(
     blocks = list_blocks(store.locate(partition) / SAMPLES)
     block = next(block for block in blocks if block.start <= row < block.stop)
     return SampleOrigin(sample, partition, place, row, block.start, block.stop, block.fold, files)
-
-
-def _name_file(store: Store, spill: Reference, rows: list[int]) -> FileRows:
-    entry = _read_entry(store, spill)
-    return FileRows(str(entry.options["name"]), entry.inputs["source"].digest, rows)
 
 
 def _read_entry(store: Store, reference: Reference) -> Entry:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import io
+import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +18,7 @@ import pyarrow as pa
 from pmflib.arrays import BoolArray
 from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
-from pmflib.ingest.buckets import list_keys, make_keys
+from pmflib.ingest.buckets import find_buckets, list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.store.file_digests import read_checked
 
@@ -30,10 +31,15 @@ ROWS_FILE = "rows.pages"
 """Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
 KEYS_FILE = "keys.pages"
 """Distinct keys of each page, ascending, page after page: little-endian uint64."""
-INDEX_FILE = "pages.npy"
-"""A record for each page: see ``PAGE``."""
+INDEX_FILE = "pages.index"
+"""A record for each page, in order of their buckets: see ``PAGE``."""
 FIELDS_FILE = "fields.arrow"
-"""Arrow schema of the rows; its metadata say how they were encoded."""
+"""Arrow schema of the rows; its metadata say how they were encoded, and where the sections of the index are."""
+SECTIONS = "sections"
+"""Metadata: for each section of the index, the number of records up to its end, and the CRC-32 of its records."""
+MOST_SECTIONS = 64
+"""Sections of an index, at most: each has the pages of about as many buckets. Who reads some buckets reads their
+sections alone."""
 
 PAGE = np.dtype(
     [
@@ -151,13 +157,21 @@ class SpillWriter:
                 self._flush()
         if error_type is None:
             # metadata are complete by now: they may depend on the first rows
-            fields = self._fields.with_metadata(self.metadata)
+            pages = np.array(self._pages, PAGE)
+            pages = pages[np.argsort(pages["bucket"], kind="stable")]
+            sections = list_sections(self._n_buckets)
+            ends = np.searchsorted(pages["bucket"], [stop for _, stop in sections]).tolist()
+            parts = [pages[start:stop] for start, stop in pairwise([0, *ends])]
+            index = [
+                [end, zlib.crc32(part.tobytes())] for end, part in zip(ends, parts, strict=True)
+            ]
+            fields = self._fields.with_metadata({**self.metadata, SECTIONS: json.dumps(index)})
             (self._folder / FIELDS_FILE).write_bytes(fields.serialize())
-            np.save(self._folder / INDEX_FILE, np.array(self._pages, PAGE))
+            (self._folder / INDEX_FILE).write_bytes(pages.tobytes())
 
 
 class Spill:
-    """A spill, opened for reading.
+    """A spill, opened for reading: of its index, only what is asked for is read.
 
     Parameters
     ----------
@@ -180,11 +194,14 @@ class Spill:
         self._since = since
         try:
             fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
-            self._pages = _read_index(read_checked(folder / INDEX_FILE))
             self.metadata = {k.decode(): v.decode() for k, v in fields.metadata.items()}
             self._n_buckets = int(self.metadata["buckets"])
-        except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
+            self._index = [(int(end), int(crc)) for end, crc in json.loads(self.metadata[SECTIONS])]
+            if len(self._index) != len(list_sections(self._n_buckets)):
+                raise ValueError(f"its index has {len(self._index)} sections")
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._refuse(error) from error
+        del self.metadata[SECTIONS]
         self._fields = fields.remove_metadata()
         found = {key: self.metadata.get(key) for key in expected}
         if wrong := {key: value for key, value in found.items() if value != expected[key]}:
@@ -192,20 +209,20 @@ class Spill:
                 f"spill {folder.name!r} has {wrong}, expected {dict(expected)}; spill its file again"
             )
 
-    def read_bucket(self, bucket: int) -> pa.Table:
-        """Read the rows of one bucket; those of a sample are in the order of the file.
+    def read_buckets(self, start: int, stop: int) -> pa.Table:
+        """Read the rows of the buckets in [start, stop); those of a sample are in the order of the file.
 
         Raises
         ------
         StoreError
-            If the spill has no such bucket.
+            If the spill has no such buckets.
         """
-        if not 0 <= bucket < self._n_buckets:
+        if not 0 <= start < stop <= self._n_buckets:
             raise StoreError(
-                f"bucket {bucket} is outside [0, {self._n_buckets}) of spill {self._folder.name!r}; "
+                f"buckets {start} to {stop - 1} are outside [0, {self._n_buckets}) of spill {self._folder.name!r}; "
                 "assemble with the number of buckets it was spilled with"
             )
-        return self._read_rows(self._pages["bucket"] == bucket)
+        return self._read_rows(self._find_pages(start, stop))
 
     def read_pages(self) -> Iterator[pa.RecordBatch]:
         """Read all rows, page by page; those of a sample are in the order of the file."""
@@ -219,13 +236,18 @@ class Spill:
     def read_samples(self, keys: HashArray) -> pa.Table:
         """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
 
-        Pages without any of them are not read.
+        Of the index, only the sections of their buckets are read, and pages without any of them are not.
         """
-        held, found = self._read_key_table(), np.zeros(self._pages.size, np.bool_)
-        wanted = is_among(held, keys)
+        pages = np.empty(0, PAGE)
+        if keys.size:
+            first, last = find_buckets(keys[[0, -1]]).tolist()
+            pages = self._find_pages(first, last + 1)
+        found = np.zeros(pages.size, np.bool_)
+        wanted = is_among(self._read_keys(pages), keys)
         if wanted.any():
-            found = np.logical_or.reduceat(wanted, self._pages["first_key"])
-        rows = self._read_rows(found)
+            sizes = pages["last_key"] - pages["first_key"]
+            found = np.logical_or.reduceat(wanted, np.cumsum(sizes) - sizes)
+        rows = self._read_rows(pages[found])
         if not rows.num_rows:
             return rows
         hashes = hash_identifiers(_join_chunks(rows["sample"]))
@@ -233,38 +255,37 @@ class Spill:
 
     def read_keys(self) -> HashArray:
         """Read the distinct keys of all samples: uint64, sorted."""
-        return np.unique(self._read_key_table())
+        return np.unique(self._read_keys(self._pages))
 
     def count_rows(self, stop: float) -> int:
         """Count the rows with a time before another."""
         past = self._pages["newest"] < stop
         partly = ~past & (self._pages["oldest"] < stop)
-        times = self._read_pages(partly)["time"].to_numpy()
+        times = self._read_pages(self._pages[partly])["time"].to_numpy()
         return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
 
     def read_keys_between(self, start: float, stop: float) -> HashArray:
         """Read the distinct keys of samples that have rows with times in [start, stop): uint64, sorted."""
         pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
-        rows = self._read_pages(pages)
+        rows = self._read_pages(self._pages[pages])
         times = rows["time"].to_numpy()
         rows = rows.filter(pa.array((times >= start) & (times < stop)))
         hashes = hash_identifiers(_join_chunks(rows["sample"]))
         return np.unique(make_keys(hashes, self._n_buckets))
 
-    def _read_key_table(self) -> HashArray:
-        """Keys of all pages, page after page."""
+    def _read_keys(self, pages: npt.NDArray[Any]) -> HashArray:
+        """Keys of some pages, page after page."""
+        parts = []
         try:
-            content = (self._folder / KEYS_FILE).read_bytes()
+            with (self._folder / KEYS_FILE).open("rb") as file:
+                for page in pages:
+                    content = _read_part(file, 8 * page["first_key"], 8 * page["last_key"])
+                    if zlib.crc32(content) != page["keys_checksum"]:
+                        raise self._refuse("keys of a page fail their checksum")
+                    parts.append(content)
         except OSError as error:
             raise self._refuse(error) from error
-        ends = self._pages["last_key"].tolist()
-        if len(content) != 8 * (ends[-1] if ends else 0):
-            raise self._refuse("its keys were cut short")
-        for page in self._pages:
-            part = content[8 * page["first_key"] : 8 * page["last_key"]]
-            if zlib.crc32(part) != page["keys_checksum"]:
-                raise self._refuse("keys of a page fail their checksum")
-        return np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
+        return np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
 
     @property
     def n_buckets(self) -> int:
@@ -276,26 +297,51 @@ class Spill:
         """Schema of the rows."""
         return self._fields
 
-    def _read_rows(self, wanted: BoolArray) -> pa.Table:
+    @cached_property
+    def _pages(self) -> npt.NDArray[Any]:
+        """Records of all pages, in the order in which they were written."""
+        pages = self._find_pages(0, self._n_buckets)
+        return pages[np.argsort(pages["start"])]
+
+    def _find_pages(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Records of the pages of the buckets in [start, stop), in the order of these."""
+        sections = list_sections(self._n_buckets)
+        wanted = [k for k, (a, b) in enumerate(sections) if a < stop and b > start]
+        ends = [0, *(end for end, _ in self._index)]
+        parts = [np.empty(0, PAGE)]
+        try:
+            with (self._folder / INDEX_FILE).open("rb") as file:
+                for place in wanted:
+                    content = _read_part(
+                        file, PAGE.itemsize * ends[place], PAGE.itemsize * ends[place + 1]
+                    )
+                    if zlib.crc32(content) != self._index[place][1]:
+                        raise self._refuse("a section of its index fails its checksum")
+                    parts.append(np.frombuffer(content, PAGE))
+        except OSError as error:
+            raise self._refuse(error) from error
+        pages = np.concatenate(parts)
+        return pages[(pages["bucket"] >= start) & (pages["bucket"] < stop)]
+
+    def _read_rows(self, pages: npt.NDArray[Any]) -> pa.Table:
         """Rows of some pages that are not too old."""
-        rows = self._read_pages(wanted & ~(self._pages["newest"] < self._since))
-        if (self._pages["oldest"] < self._since).any():
+        rows = self._read_pages(pages[~(pages["newest"] < self._since)])
+        if (pages["oldest"] < self._since).any():
             rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
         return rows
 
-    def _read_pages(self, wanted: BoolArray) -> pa.Table:
+    def _read_pages(self, wanted: npt.NDArray[Any]) -> pa.Table:
         pages = []
         try:
             with (self._folder / ROWS_FILE).open("rb") as file:
-                for page in self._pages[wanted]:
+                for page in wanted:
                     pages.append(self._read_page(file, page))
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(error) from error
         return pa.Table.from_batches(pages, self._fields)
 
     def _read_page(self, file: IO[bytes], page: Any) -> pa.RecordBatch:
-        file.seek(page["start"])
-        content = file.read(page["stop"] - page["start"])
+        content = _read_part(file, page["start"], page["stop"])
         if zlib.crc32(content) != page["checksum"]:
             raise self._refuse(f"the page at byte {page['start']} fails its checksum")
         batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
@@ -307,6 +353,18 @@ class Spill:
         return StoreError(
             f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
         )
+
+
+def list_sections(n_buckets: int) -> Sequence[tuple[int, int]]:
+    """First bucket of each section of an index and the one after its last: ``MOST_SECTIONS``, or one per bucket."""
+    n_sections = min(n_buckets, MOST_SECTIONS)
+    return list(pairwise(n_buckets * place // n_sections for place in range(n_sections + 1)))
+
+
+def _read_part(file: IO[bytes], start: int, stop: int) -> bytes:
+    """Bytes of a file in [start, stop), fewer where it is shorter."""
+    file.seek(start)
+    return file.read(stop - start)
 
 
 def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
@@ -321,12 +379,3 @@ def is_among(keys: HashArray, wanted: HashArray) -> BoolArray:
     places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)
     found: BoolArray = wanted[places] == keys
     return found
-
-
-def _read_index(content: bytes) -> npt.NDArray[Any]:
-    """Read the records of the pages."""
-    pages = np.load(io.BytesIO(content), allow_pickle=False)
-    if pages.dtype != PAGE:
-        raise ValueError(f"its index has {pages.dtype}")
-    out: npt.NDArray[Any] = pages
-    return out

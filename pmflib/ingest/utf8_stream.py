@@ -9,6 +9,7 @@ from typing import IO
 
 from pmflib.config import SourceConfig
 from pmflib.config.csv_options import WHITESPACE
+from pmflib.ingest.csv_feed import ByteStream
 
 READ_BYTES = 1 << 20
 """Bytes that are read at a time."""
@@ -46,6 +47,29 @@ def cut_lines(data: bytes, delimiter: str) -> bytes:
     return re.sub(rb"(?m)^\x1f|\x1f(?=\r?$)", b"", data)
 
 
+class StreamPart:
+    """Bytes of a stream up to a place.
+
+    Parameters
+    ----------
+    stream
+        The stream, at the first byte.
+    part
+        Place of the first byte, and of the one after the last.
+    """
+
+    def __init__(self, stream: IO[bytes], part: tuple[int, int]) -> None:
+        self._stream = stream
+        self._left = part[1] - part[0]
+
+    def read(self, n_bytes: int = -1) -> bytes:
+        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the part."""
+        wanted = self._left if n_bytes < 0 else min(n_bytes, self._left)
+        content = bytes(self._stream.read(wanted)) if wanted else b""
+        self._left -= len(content)
+        return content
+
+
 class Utf8Stream:
     r"""Stream of a file in UTF-8, in memory that does not grow with it.
 
@@ -60,14 +84,17 @@ class Utf8Stream:
     config
         Encoding and delimiter.
     check
-        Called with the first bytes of the file.
+        Called with the first bytes of the file; None for a part of it.
     """
 
     def __init__(
-        self, stream: IO[bytes], config: SourceConfig, check: Callable[[bytes], None]
+        self,
+        stream: ByteStream,
+        config: SourceConfig,
+        check: Callable[[bytes], None] | None = None,
     ) -> None:
         self._stream = stream
-        self._check: Callable[[bytes], None] | None = check
+        self._check = check
         self._decoder = (
             None
             if config.encoding == "utf-8"

@@ -16,6 +16,7 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError, SchemaError
 from pmflib.hashing import assign_folds
 from pmflib.ingest.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.pieces import Piece
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import read_columns, read_rows
@@ -39,6 +40,7 @@ def encode_wide(
     seed: int,
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
+    piece: Piece | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples without identifiers.
 
@@ -60,6 +62,8 @@ def encode_wide(
         Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
     on_rows
         Called with the number of rows of each batch when it is done: progress.
+    piece
+        Part of the file that is read; None reads all.
 
     Returns
     -------
@@ -78,7 +82,7 @@ def encode_wide(
     if source_config.sample is not None:
         raise ConfigError(
             f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
-            "to buckets (spill_wide) and assembled (assemble_bucket)"
+            "to buckets (spill_wide) and assembled (assemble_buckets)"
         )
     folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
@@ -87,7 +91,9 @@ def encode_wide(
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
         names = schema.names
-        for raw in read_rows(source, source_config, names, on_rows=on_rows, coded=names):
+        for raw in read_rows(
+            source, source_config, names, on_rows=on_rows, piece=piece, coded=names
+        ):
             kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
             level_counts += encoder.count_levels(codes)
             if kept.size:
@@ -108,6 +114,7 @@ def spill_wide(
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
     erased: ErasedSamples | None = None,
+    piece: Piece | None = None,
 ) -> dict[str, Any]:
     """Encode one file whose rows are samples with identifiers, and deal them to buckets by their hash.
 
@@ -123,11 +130,13 @@ def spill_wide(
         Called with the number of rows of each batch when it is done: progress.
     erased
         Samples whose rows are passed over.
+    piece
+        Part of the file that is read; None reads all.
 
     Returns
     -------
     name of the file, rows_in, rows_encoded, rows_left_out (none here), rows_erased, rows_quarantined, reasons,
-    cells_made_missing, ignored_columns. The rows encoded here enter `assemble_bucket`: see `combine_accounts`.
+    cells_made_missing, ignored_columns. The rows encoded here enter `assemble_buckets`: see `combine_accounts`.
 
     Raises
     ------
@@ -150,7 +159,9 @@ def spill_wide(
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(place)}
         coded = [name for name in schema.names if name != source_config.sample]
-        for raw in read_rows(source, source_config, columns, on_rows=on_rows, coded=coded):
+        for raw in read_rows(
+            source, source_config, columns, on_rows=on_rows, piece=piece, coded=coded
+        ):
             raw, identifiers, n_erased = pass_over(raw, place, erased, source_config.separator)
             screen.pass_over(n_erased)
             verdicts = Verdicts(raw.batch.num_rows)

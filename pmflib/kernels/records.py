@@ -10,6 +10,11 @@ import numpy.typing as npt
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 _ROW_START, _FIELD_START, _BARE, _QUOTED, _CLOSED = range(5)
+N_STATES = 5
+"""States in which a byte of CSV text may find its reader."""
+ROW_START = _ROW_START
+"""State in which no record is under way."""
+_STEP = 1 << 14
 
 
 @compile_kernel()
@@ -72,3 +77,70 @@ def scan_records(
         elif state != _BARE:
             state = _QUOTED if byte == 0x22 else _BARE
     return start, n_records, n_found
+
+
+@compile_kernel()
+def follow_records(
+    data: npt.NDArray[np.uint8],
+    delimiter: int,
+    base: int,
+    lanes: npt.NDArray[np.int64],
+) -> Any:
+    """Walk over a part of CSV text from every state that it may begin in, for what is before it is not known.
+
+    Blank lines are no records. A quotation mark opens only at the start of a field, as in pyarrow. Lanes that have come
+    to one state are walked as one.
+
+    Parameters
+    ----------
+    data
+        uint8 of shape (n_bytes,).
+    delimiter
+        Byte between fields.
+    base
+        Place of the first byte in the text.
+    lanes
+        int64 of shape (N_STATES, 3), one row for each state that the text began in, changed in place: the state now,
+        the number of records that have ended, and the place after the first end of a line that is no part of a field,
+        -1 before it is met.
+    """
+    before = np.empty((N_STATES, 2), np.int64)
+    first = np.empty(N_STATES, np.int64)
+    for start in range(0, data.size, _STEP):
+        stop = min(start + _STEP, data.size)
+        before[:] = lanes[:, :2]
+        for lane in range(N_STATES):
+            twin = lane
+            for other in range(lane):
+                if before[other, 0] == before[lane, 0]:
+                    twin = other
+                    break
+            if twin < lane:
+                lanes[lane, 0] = lanes[twin, 0]
+                lanes[lane, 1] += lanes[twin, 1] - before[twin, 1]
+                first[lane] = first[twin]
+            else:
+                state, n_records, cut = lanes[lane, 0], 0, -1
+                for place in range(start, stop):
+                    byte = data[place]
+                    if state == _QUOTED:
+                        if byte == 0x22:
+                            state = _CLOSED
+                    elif byte == 0x0A or byte == 0x0D:
+                        if state != _ROW_START:
+                            n_records += 1
+                        state = _ROW_START
+                        if cut < 0:
+                            cut = place + 1
+                    elif byte == delimiter:
+                        state = _FIELD_START
+                    elif byte == 0x22:
+                        if state == _CLOSED or state == _ROW_START or state == _FIELD_START:
+                            state = _QUOTED
+                    else:
+                        state = _BARE
+                lanes[lane, 0] = state
+                lanes[lane, 1] += n_records
+                first[lane] = cut
+            if lanes[lane, 2] < 0 and first[lane] >= 0:
+                lanes[lane, 2] = base + first[lane]

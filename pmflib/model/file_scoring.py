@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pmflib.config import SchemaConfig, SourceConfig
     from pmflib.ingest.sources import Source
     from pmflib.model.part_accounts import PartAccount
-    from pmflib.model.score_parts import Piece
+    from pmflib.model.score_parts import NamedPiece
 
 VERSION = 1
 """Version of the parts; raise it when the same files and model give other bytes."""
@@ -93,7 +93,7 @@ def score_sources(
 
     marks = {source.name: take_marks(source) for source in sources}
 
-    def cut(item: tuple[int, Source]) -> list[Piece]:
+    def cut(item: tuple[int, Source]) -> list[NamedPiece]:
         place, source = item
         list_ignored(source, scorer.model.schema, config)
         # a file is not hashed again by every piece of it

@@ -18,6 +18,7 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import SourceError
 from pmflib.ingest.accounts import Account
 from pmflib.ingest.kept_columns import read_texts
+from pmflib.ingest.pieces import Piece, choose_groups
 from pmflib.ingest.quarantine import QuarantineWriter
 from pmflib.ingest.raw_rows import RawRows
 from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
@@ -39,22 +40,18 @@ QUARANTINE_FOLDER = "_quarantine"
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A file, or some row groups of a Parquet file: what is read from its first row to its last.
+class NamedPiece(Piece):
+    """A file, or some row groups of a Parquet file, and the beginning of the names of its parts.
 
     Parameters
     ----------
-    source
-        The file.
+    source, place, groups, bytes, first_row, n_rows
+        As for `Piece`.
     name
-        Beginning of the names of its parts; pieces in the order of their names are in the order of the rows.
-    groups
-        Row groups; None for the whole of a file.
+        Pieces in the order of their names are in the order of the rows.
     """
 
-    source: Source
-    name: str
-    groups: range | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class ScoringJob:
     threads: int = 1
 
 
-def list_pieces(source: Source, place: int, config: SourceConfig) -> list[Piece]:
+def list_pieces(source: Source, place: int, config: SourceConfig) -> list[NamedPiece]:
     """Cut a file into pieces: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
 
     Parameters
@@ -102,15 +99,13 @@ def list_pieces(source: Source, place: int, config: SourceConfig) -> list[Piece]
     """
     begin = f"{name_parts(place)}-"
     if not is_parquet(source, config):
-        return [Piece(source, f"{begin}00000")]
-    pieces, first, taken = [], 0, 0
-    rows = count_group_rows(source)
-    for group, n_rows in enumerate(rows):
-        taken += n_rows
-        if taken >= PART_ROWS or group == len(rows) - 1:
-            pieces.append(Piece(source, f"{begin}{first:05}", range(first, group + 1)))
-            first, taken = group + 1, 0
-    return pieces or [Piece(source, f"{begin}00000", range(0))]
+        return [NamedPiece(source, name=f"{begin}00000")]
+    runs = choose_groups(count_group_rows(source), PART_ROWS)
+    pieces = [
+        NamedPiece(source, place, groups, name=f"{begin}{groups.start:05}")
+        for place, groups in enumerate(runs)
+    ]
+    return pieces or [NamedPiece(source, groups=range(0), name=f"{begin}00000")]
 
 
 def name_parts(place: int) -> str:
@@ -118,7 +113,7 @@ def name_parts(place: int) -> str:
     return f"part-{place:05}"
 
 
-def score_piece(piece: Piece, job: ScoringJob) -> list[PartAccount]:
+def score_piece(piece: NamedPiece, job: ScoringJob) -> list[PartAccount]:
     """Score the rows of a piece into its parts.
 
     Parameters
@@ -153,7 +148,7 @@ def score_piece(piece: Piece, job: ScoringJob) -> list[PartAccount]:
     return done
 
 
-def _name_part(piece: Piece, job: ScoringJob, number: int) -> Path:
+def _name_part(piece: NamedPiece, job: ScoringJob, number: int) -> Path:
     return job.folder / f"{piece.name}-{number:05}.parquet"
 
 
@@ -178,7 +173,7 @@ class _Rejected:
         self.rows.append(row)
 
 
-def _score_batches(piece: Piece, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
+def _score_batches(piece: NamedPiece, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
     """Batches of a piece after some rows, in order; several are worked on at a time."""
     encoder = WideEncoder(job.scorer.model.schema, job.policy)
     raws = _skip_rows(_read_piece(piece, job), piece, n_skipped)
@@ -200,13 +195,13 @@ def _score_batches(piece: Piece, job: ScoringJob, n_skipped: int) -> Iterator[_B
                 future.cancel()
 
 
-def _read_piece(piece: Piece, job: ScoringJob) -> Iterator[RawRows]:
+def _read_piece(piece: NamedPiece, job: ScoringJob) -> Iterator[RawRows]:
     names = job.scorer.model.schema.names
     columns = list(dict.fromkeys([*names, *job.columns]))
-    return read_rows(piece.source, job.config, columns, groups=piece.groups, coded=names)
+    return read_rows(piece.source, job.config, columns, piece=piece, coded=names)
 
 
-def _skip_rows(raws: Iterator[RawRows], piece: Piece, n_skipped: int) -> Iterator[RawRows]:
+def _skip_rows(raws: Iterator[RawRows], piece: NamedPiece, n_skipped: int) -> Iterator[RawRows]:
     """Rows after those of finished parts; parts end where batches do."""
     for raw in raws:
         if n_skipped <= 0:
@@ -219,7 +214,7 @@ def _skip_rows(raws: Iterator[RawRows], piece: Piece, n_skipped: int) -> Iterato
         )
 
 
-def _score_batch(raw: RawRows, piece: Piece, job: ScoringJob, encoder: WideEncoder) -> _Batch:
+def _score_batch(raw: RawRows, piece: NamedPiece, job: ScoringJob, encoder: WideEncoder) -> _Batch:
     rejected: Any = _Rejected()
     screen = Screen(piece.source, job.config, job.policy, rejected)
     kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
@@ -265,7 +260,7 @@ def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
 
 
 def _write_part(
-    piece: Piece, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
+    piece: NamedPiece, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
 ) -> tuple[PartAccount, bool]:
     """Write the next part, and its rows that do not fit; it has its name once it is whole."""
     path = _name_part(piece, job, number)
@@ -302,7 +297,7 @@ def _write_part(
     return part, part.is_last
 
 
-def _make_empty(piece: Piece, job: ScoringJob) -> pa.Table:
+def _make_empty(piece: NamedPiece, job: ScoringJob) -> pa.Table:
     """A table without rows that has the columns of the parts."""
     schema = job.scorer.model.schema
     texts = pa.array([], pa.string())

@@ -22,7 +22,7 @@ State = Literal["START", "COMPLETE", "FAIL", "ABORT"]
 
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 """Schema of an event."""
-_PARTS = ("spill", "samples", "census")
+_PARTS = ("spill", "spill-list", "cuts", "samples", "census")
 """Kinds of artefacts that are part of a dataset: raw files stand for them, for a dataset may have thousands."""
 
 

@@ -128,7 +128,7 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
     StoreError
         If the dataset or a step is missing or damaged.
     """
-    accounts = []
+    accounts: list[FileAccount] = []
     for file in list_file_steps(store, dataset):
         step = file.step
         summary = _summary(store, step)
@@ -141,19 +141,31 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
             raise StoreError(
                 f"{step.kind} {step.digest[:12]} is damaged ({error}); delete {str(path.parent)!r} and run again"
             ) from error
-        accounts.append(
-            FileAccount(
-                file.name,
-                file.source.digest,
-                summary["rows_in"],
-                summary["rows_encoded"],
-                summary["reasons"],
-                counts,
-                ignored_columns=tuple(summary["ignored_columns"]),
-            )
+        account = FileAccount(
+            file.name,
+            file.source.digest,
+            summary["rows_in"],
+            summary["rows_encoded"],
+            summary["reasons"],
+            counts,
+            ignored_columns=tuple(summary["ignored_columns"]),
         )
+        if accounts and accounts[-1].name == file.name:
+            account = _join_pieces(accounts.pop(), account)
+        accounts.append(account)
     repeated = count_duplicates(store, dataset)
     return [replace(each, duplicates=repeated[each.name]) for each in accounts]
+
+
+def _join_pieces(first: FileAccount, second: FileAccount) -> FileAccount:
+    """Account of two parts of a file."""
+    return replace(
+        first,
+        rows_in=first.rows_in + second.rows_in,
+        rows_encoded=first.rows_encoded + second.rows_encoded,
+        reasons=dict(Counter(first.reasons) + Counter(second.reasons)),
+        level_counts=first.level_counts + second.level_counts,
+    )
 
 
 def count_duplicates(store: Store, dataset: Reference) -> Counter[str]:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 RUNS_LISTED = 15
 """Runs of the history that are listed, up to the one reported on."""
-PARTS = ("spill", "samples", "census")
+PARTS = ("spill", "spill-list", "cuts", "samples", "census")
 """Kinds of artefacts that are parts of a dataset, which may have thousands: they are counted."""
 REPORTED = ("run", "labels")
 """What a record may be of for a report of it: a run, of a pipeline or of one for label logs."""

@@ -310,10 +310,13 @@ def map_items(
     from distributed import as_completed
 
     step = name_step(function, name)
+    sent = [
+        _share(client, value, len(items), f"{step}-{place}") for place, value in enumerate(shared)
+    ]
     futures = client.map(
         function,
         list(items),
-        *([value] * len(items) for value in shared),
+        *sent,
         key=[(step, name_range("items", place, place + 1)) for place in range(len(items))],
         pure=False,
         retries=RETRIES,

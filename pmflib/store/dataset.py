@@ -41,7 +41,7 @@ SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
 
 @dataclass(frozen=True)
 class FileStep:
-    """One raw file of a dataset, and the artefact of its rows.
+    """One raw file of a dataset, or a piece of one, and the artefact of its rows.
 
     Parameters
     ----------
@@ -243,7 +243,8 @@ def list_layers(store: Store, dataset: Reference) -> list[Layer]:
 def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     """Raw files of a dataset, in order of name, each with the artefact that its rows were encoded to.
 
-    The manifest entry of that artefact has the file's account of rows, and its folder ``LEVEL_COUNTS``.
+    A large file that was cut is there once for each piece, in the order of its rows. The manifest entry of the artefact
+    has the account of its rows, and its folder ``LEVEL_COUNTS``.
 
     Raises
     ------
@@ -267,12 +268,15 @@ def list_sources(store: Store, dataset: Reference | None) -> list[dict[str, Any]
     StoreError
         If the dataset is not in the store, or damaged.
     """
-    sources = []
+    sources: list[dict[str, Any]] = []
     for file in [] if dataset is None else list_file_steps(store, dataset):
-        source, step = store.find(file.source.identity), store.find(file.step.identity)
-        facts = {"name": file.name, "digest": file.source.digest}
-        facts |= {} if source is None else {"bytes": source.summary["bytes"]}
-        sources.append(facts | ({} if step is None else {"rows": step.summary["rows_in"]}))
+        step = store.find(file.step.identity)
+        if not sources or sources[-1]["name"] != file.name:
+            source = store.find(file.source.identity)
+            facts = {"name": file.name, "digest": file.source.digest}
+            sources.append(facts | ({} if source is None else {"bytes": source.summary["bytes"]}))
+        if step is not None:
+            sources[-1]["rows"] = sources[-1].get("rows", 0) + step.summary["rows_in"]
     return sources
 
 

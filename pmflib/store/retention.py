@@ -16,15 +16,15 @@ from pmflib.store.run_records import (
 DISPENSABLE = frozenset(
     {
         ("dataset", "dataset"),
-        ("samples", "spill"),
+        ("samples", "spill-list"),
         ("counts", "dataset"),
         ("start", "model"),
         ("model", "model"),
     }
 )
-"""Kinds of an artefact and of an input that it does without: a dataset names all of its partitions and spills itself,
-counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Most of these are
-of earlier runs, and followed back would lead from every night to all nights before it."""
+"""Kinds of an artefact and of an input that it does without: a dataset names all of its partitions and its list of
+spills itself, counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Most
+of these are of earlier runs, and followed back would lead from every night to all nights before it."""
 
 JUDGEMENTS = frozenset({"quality", "scores", "comparison", "reference", "refits"})
 """Kinds of artefacts that judge data or models, and are read without what they judged."""

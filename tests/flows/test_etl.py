@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.store.artefacts import Store
+
 VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes" / "UCI_VOTERS.data"
 COLUMNS = ("party", *(f"v{j:02}" for j in range(1, 17)))
 
@@ -84,6 +86,15 @@ def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     assert stages == ["encode files", "fit", "evaluate", "publish"]
 
 
+def test_status__reads_no_manifest(ran, monkeypatch, capsys):
+    def refuse(store):
+        raise AssertionError("the manifest of many nights has 100,000 entries")
+
+    monkeypatch.setattr(Store, "entries", refuse)
+    assert call(monkeypatch, "status", ran[0]) == 0
+    assert re.search(r"│ model +│ model +│", capsys.readouterr().out)
+
+
 def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
     config, facts = ran
     answers = {}
@@ -96,7 +107,7 @@ def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
         assert (facts["live"] in shown) == (verb[0] == "status")
     assert answers["status"]["current"] is True
     assert answers["status"]["run"]["live"] == facts["live"]
-    assert answers["status"]["artefacts"]["model"] == 1
+    assert answers["status"]["artefacts"]["model"][:24] in facts["live"]
     assert answers["query"]["best"] == {"party": "1"}
     assert sum(item["probability"] for item in answers["query"]["levels"]) == pytest.approx(1)
     kinds = [step["reference"]["kind"] for step in answers["log"]]

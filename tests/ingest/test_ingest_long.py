@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError, SchemaError, SourceError, StoreError
 from pmflib.ingest import (
-    assemble_bucket,
+    assemble_buckets,
     choose_buckets,
     combine_accounts,
     csv_feed,
@@ -65,14 +65,15 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
         out = folder / f"bucket-{bucket}"
         out.mkdir()
         parts.append(
-            assemble_bucket(
+            assemble_buckets(
                 folders,
                 list(made),
-                bucket,
+                (bucket, bucket + 1),
                 schema,
                 config,
                 policy or SchemaConfig(),
-                fold=bucket,
+                n_buckets=n_buckets,
+                n_folds=n_buckets,
                 folder=out,
             )
         )
@@ -422,15 +423,16 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
     content = b"user,item,rating\nu,m1,1\n"
     out, _ = spill(tmp_path, "x.csv", content)
     other = Schema((Variable("m1", ("1", "2")),))
-    arguments = {"fold": 0, "folder": tmp_path}
+    arguments = {"n_buckets": 2, "n_folds": 2, "folder": tmp_path}
 
     def assemble(schema, bucket=0, config=LONG, folders=(out,)):
         names = ["x.csv"]
-        assemble_bucket(folders, names, bucket, schema, config, SchemaConfig(), **arguments)
+        buckets = bucket, bucket + 1
+        assemble_buckets(folders, names, buckets, schema, config, SchemaConfig(), **arguments)
 
     with pytest.raises(StoreError, match=r"spill 'spill-x\.csv' has \{'schema': "):
         assemble(other)
-    with pytest.raises(StoreError, match=r"bucket 2 is outside \[0, 2\)"):
+    with pytest.raises(StoreError, match=r"buckets 2 to 2 are outside \[0, 2\)"):
         assemble(SCHEMA, bucket=2)
     with pytest.raises(StoreError, match=r"has \{'layout': 'long'\}"):
         assemble(SCHEMA, config=SourceConfig(path="x", layout="wide", sample="user"))

@@ -8,7 +8,7 @@ import pytest
 
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest import (
-    assemble_bucket,
+    assemble_buckets,
     combine_accounts,
     draft_schema,
     encode_wide,
@@ -86,7 +86,17 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
         out.mkdir()
         spills, names = [tmp_path / "spill"], [source.name]
         parts.append(
-            assemble_bucket(spills, names, bucket, schema, config, policy, fold=bucket, folder=out)
+            assemble_buckets(
+                spills,
+                names,
+                (bucket, bucket + 1),
+                schema,
+                config,
+                policy,
+                n_buckets=4,
+                n_folds=4,
+                folder=out,
+            )
         )
         users = np.array([int(user) for user in read_origins(out / "samples")[1]])
         codes = [

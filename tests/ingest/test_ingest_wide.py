@@ -12,7 +12,7 @@ from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.hashing import assign_folds
 from pmflib.ingest import (
-    assemble_bucket,
+    assemble_buckets,
     combine_accounts,
     csv_feed,
     encode_wide,
@@ -84,7 +84,17 @@ def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, confi
         out = folder / f"bucket-{bucket}"
         out.mkdir()
         parts.append(
-            assemble_bucket(spills, names, bucket, schema, config, policy, fold=bucket, folder=out)
+            assemble_buckets(
+                spills,
+                names,
+                (bucket, bucket + 1),
+                schema,
+                config,
+                policy,
+                n_buckets=n_buckets,
+                n_folds=n_buckets,
+                folder=out,
+            )
         )
         block, rows, samples, folds = stored(out, schema)
         assert samples == sorted(samples)

@@ -12,7 +12,7 @@ from pmflib.errors import StoreError
 from pmflib.ingest import build_dataset, export_quarantine, layering
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_layers
+from pmflib.store.dataset import list_file_steps, list_layers
 from pmflib.store.sample_blocks import read_block, read_origins
 
 SCHEMA = Schema(tuple(Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
@@ -177,7 +177,7 @@ def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
         assert entry.summary["samples"] == 1
 
 
-@pytest.mark.parametrize("part", ["rows.pages", "keys.pages", "pages.npy", "fields.arrow"])
+@pytest.mark.parametrize("part", ["rows.pages", "keys.pages", "pages.index", "fields.arrow"])
 def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
     config, store = configure(tmp_path, "timed"), Store(tmp_path / "store")
     (tmp_path / "data").mkdir()
@@ -187,7 +187,7 @@ def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
     base = build_dataset(None, store, config, SCHEMA)
     rows = "".join(f"s{k},c,1,{k}\n" for k in range(50))
     (tmp_path / "data" / "c.csv").write_text(f"who,what,said,ts\n{rows}")
-    file = store.locate(base.inputs["spill 00000"]) / part
+    file = store.locate(list_file_steps(store, base.reference)[0].step) / part
     content = file.read_bytes()
     for place in np.random.default_rng(0).integers(0, len(content), 12).tolist():
         damaged = bytearray(content)

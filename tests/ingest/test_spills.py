@@ -44,7 +44,7 @@ def test_spill__buckets_hold_every_row_once_and_samples_in_order(tmp_path, names
     spill = Spill(tmp_path / "spill", {"layout": "test"})
     seen = []
     for bucket in range(4):
-        rows = spill.read_bucket(bucket)["row"].to_numpy()
+        rows = spill.read_buckets(bucket, bucket + 1)["row"].to_numpy()
         assert set(find_buckets(keys[rows]).tolist()) <= {bucket}
         for key in np.unique(keys[rows]):
             mine = rows[keys[rows] == key]
@@ -74,7 +74,7 @@ def test_spill__of_no_rows(tmp_path):
     with SpillWriter(tmp_path / "spill", FIELDS, 2):
         pass
     spill = Spill(tmp_path / "spill", {})
-    assert spill.read_bucket(1).num_rows == spill.read_keys().size == 0
+    assert spill.read_buckets(1, 2).num_rows == spill.read_keys().size == 0
 
 
 def test_spill__one_that_was_not_closed_is_refused(tmp_path):
@@ -86,7 +86,7 @@ def test_spill__one_that_was_not_closed_is_refused(tmp_path):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("name", [ROWS_FILE, KEYS_FILE])
+@pytest.mark.parametrize("name", [ROWS_FILE, KEYS_FILE, INDEX_FILE])
 def test_spill__one_flipped_bit_is_noticed(tmp_path, names, name):
     write(tmp_path / "spill", names)
     file = tmp_path / "spill" / name
@@ -98,11 +98,11 @@ def test_spill__one_flipped_bit_is_noticed(tmp_path, names, name):
         file.write_bytes(bytes(damaged))
         spill = Spill(tmp_path / "spill", {})
         with pytest.raises(StoreError, match="its file is spilled again"):
-            [spill.read_keys(), *map(spill.read_bucket, range(4))]
+            [spill.read_keys(), spill.read_buckets(0, 4)]
     file.write_bytes(content[:-1])
     spill = Spill(tmp_path / "spill", {})
     with pytest.raises(StoreError, match="its file is spilled again"):
-        [spill.read_keys(), *map(spill.read_bucket, range(4))]
+        [spill.read_keys(), spill.read_buckets(0, 4)]
 
 
 @pytest.mark.parametrize("name", [FIELDS_FILE, INDEX_FILE])
@@ -111,12 +111,33 @@ def test_spill__strange_index_is_refused(tmp_path, names, name):
     file = tmp_path / "spill" / name
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(StoreError, match="its file is spilled again"):
-        Spill(tmp_path / "spill", {})
+        Spill(tmp_path / "spill", {}).read_buckets(3, 4)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("n_buckets", [1, 4, 64, 150])
+def test_spill__some_buckets_take_their_sections_alone(tmp_path, names, n_buckets):
+    keys = write(tmp_path / "spill", names, n_buckets)
+    spill = Spill(tmp_path / "spill", {})
+    start, stop = n_buckets // 2, n_buckets // 2 + max(1, n_buckets // 40)
+    whole = spill.read_buckets(0, n_buckets)["row"].to_numpy()
+    inside = (find_buckets(keys) >= start) & (find_buckets(keys) < stop)
+    rows = spill.read_buckets(start, stop)["row"].to_numpy()
+    assert sorted(rows) == np.flatnonzero(inside).tolist()
+    assert rows.tolist() == [row for row in whole.tolist() if inside[row]]
+    index = bytearray((tmp_path / "spill" / INDEX_FILE).read_bytes())
+    index[-1] ^= 1
+    (tmp_path / "spill" / INDEX_FILE).write_bytes(index)
+    last = stop == n_buckets
+    if not last:
+        assert spill.read_buckets(start, stop)["row"].to_pylist() == rows.tolist()
+    with pytest.raises(StoreError, match="a section of its index fails its checksum"):
+        spill.read_buckets(n_buckets - 1, n_buckets)
 
 
 def test_spill__of_another_schema_or_bucket(tmp_path, names):
     write(tmp_path / "spill", names)
     with pytest.raises(StoreError, match=r"has \{'schema': None\}, expected"):
         Spill(tmp_path / "spill", {"schema": "abc"})
-    with pytest.raises(StoreError, match=r"bucket 4 is outside \[0, 4\)"):
-        Spill(tmp_path / "spill", {}).read_bucket(4)
+    with pytest.raises(StoreError, match=r"buckets 4 to 4 are outside \[0, 4\)"):
+        Spill(tmp_path / "spill", {}).read_buckets(4, 5)

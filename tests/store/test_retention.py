@@ -77,13 +77,15 @@ def test_is_needed__not_what_content_does_without():
     for kind, of_input, needed in (
         ("dataset", "dataset", False),
         ("dataset", "samples", True),
-        ("dataset", "spill", True),
+        ("dataset", "spill-list", True),
+        ("spill-list", "spill", True),
         ("counts", "counts", True),
         ("counts", "dataset", False),
         ("start", "model", False),
         ("start", "counts", True),
-        ("samples", "spill", False),
+        ("samples", "spill-list", False),
         ("samples", "source", True),
+        ("spill", "cuts", True),
         ("scores", "model", False),
         ("predictions", "dataset", True),
     ):

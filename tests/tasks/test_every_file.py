@@ -13,10 +13,13 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.errors import StoreError
+from pmflib.ingest import pieces
+from pmflib.ingest.cutting import read_cuts
 from pmflib.ingest.label_census import load_census
 from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
 from pmflib.ingest.rejected_rows import read_part
 from pmflib.ingest.spill_levels import LEVELS_FILE
+from pmflib.ingest.spill_lists import read_spill_list
 from pmflib.ingest.spills import Spill
 from pmflib.model import JointPMF
 from pmflib.model.reference_scores import REFERENCE, ReferenceScores
@@ -60,8 +63,11 @@ def store(tmp_path_factory, workers):
     home = tmp_path_factory.mktemp("every file")
     mask = os.umask(0o022)
     try:
-        _fit_log(home, workers)
-        _label_log(home, workers)
+        with pytest.MonkeyPatch.context() as patch:
+            # the logs are in several pieces
+            patch.setattr(pieces, "PIECE_BYTES", 5000)
+            _fit_log(home, workers)
+            _label_log(home, workers)
         return Store(home / "store")
     finally:
         os.umask(mask)
@@ -150,8 +156,12 @@ def read_artefact(store, reference, out):
                 )
         case "spill":
             spill = Spill(folder, {})
-            found += [spill.read_bucket(place).to_pydict() for place in range(4)]
+            found += [spill.read_buckets(place, place + 1).to_pydict() for place in range(4)]
             found.append(spill.read_keys().tobytes())
+        case "spill-list":
+            found.append(read_spill_list(store, reference))
+        case "cuts":
+            found.append(read_cuts(store, reference))
         case "dataset":
             found += [read_partitions(store, reference), read_superseded(store, reference)]
             found.append(list_dataset_blocks(store, reference, range(4)))
@@ -187,9 +197,7 @@ def list_kinds(store):
 
 
 def test_store__has_every_kind(store):
-    kinds = (
-        "spill samples dataset counts start model scores reference predictions answers rank census"
-    )
+    kinds = "cuts spill spill-list samples dataset counts start model scores reference predictions answers rank census"
     assert list_kinds(store).keys() >= {
         *kinds.split(), "source", "worker-pairs", "crowd-model", "labels"
     }  # fmt: skip
