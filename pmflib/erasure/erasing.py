@@ -127,7 +127,7 @@ def _refuse_label_logs(store: Store) -> None:
     for entry in store.entries():
         if entry.reference.kind in ("census", "labels"):
             raise StoreError(
-                f"store {str(store.root)!r} holds label logs, whose tasks and workers are not erased one by one: take "
+                f"store {store.name!r} holds label logs, whose tasks and workers are not erased one by one: take "
                 "their rows out of the raw files, delete the store, and run `pmf crowd` again"
             )
 

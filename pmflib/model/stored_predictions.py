@@ -25,6 +25,7 @@ from pmflib.running.clients import Client
 from pmflib.running.grouping import group_blocks
 from pmflib.running.maps import map_items
 from pmflib.store.dataset import Layer
+from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockReference, read_block, read_blocks, read_origins
 from pmflib.table_files import ACCOUNT, write_options
 
@@ -180,7 +181,7 @@ def _score_partition(item: tuple[Layer, Path], scorer: TableScorer) -> tuple[int
     if out.exists():
         known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])
         return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
-    rows, samples = read_origins(Path(layer.path))
+    rows, samples = read_origins(find_place(layer.path))
     names = np.array(samples, object)
     schema = scorer.model.schema
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
@@ -205,7 +206,7 @@ def _answer_partition(
 ) -> pa.Table:
     """Answer the questions about samples that a partition has; column "question" holds their places."""
     layer, mine = item
-    _, samples = read_origins(Path(layer.path))
+    _, samples = read_origins(find_place(layer.path))
     places = {sample: place for place, sample in enumerate(samples)}
     wanted = [text.decode() for text in questions.samples.take(pa.array(mine)).to_pylist()]
     rows = np.array([places.get(sample, -1) for sample in wanted], np.int64)

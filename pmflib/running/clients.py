@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pmflib.errors import ConfigError
+from pmflib.objects.addresses import is_bucket, try_bucket
 from pmflib.running.processors import count_processors
 
 if TYPE_CHECKING:
@@ -269,7 +270,14 @@ class LateClient:
 
 
 def check_workers_see(client: Client, folder: str) -> None:
-    """Check that every worker of a client can open a folder; without a client there is nothing to check.
+    """Check that every worker of a client can open a store; without a client there is nothing to check.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None.
+    folder
+        Folder of the store, absolute, or its URL.
 
     Raises
     ------
@@ -280,6 +288,14 @@ def check_workers_see(client: Client, folder: str) -> None:
         return
     if isinstance(client, LateClient):
         client.check_when_connected(folder)
+        return
+    if is_bucket(folder):
+        said = {worker: text for worker, text in client.run(try_bucket, folder).items() if text}
+        if said:
+            raise ConfigError(
+                f"store {folder!r} is not seen by workers {sorted(said)}: {said[min(said)]}; each worker needs the "
+                "credentials in its own environment"
+            )
         return
     seen = client.run(os.path.isdir, folder)
     if blind := sorted(worker for worker, sees in seen.items() if not sees):

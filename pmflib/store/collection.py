@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pmflib.objects.drafts import mark_draft
 from pmflib.store.artefacts import (
     Entry,
     Store,
@@ -18,7 +19,7 @@ from pmflib.store.artefacts import (
 )
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
-from pmflib.store.leases import hold_lease, list_leases, mark_draft
+from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import (
     BY_AGE,

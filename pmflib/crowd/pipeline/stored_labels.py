@@ -30,7 +30,7 @@ from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.dataset import list_dataset_blocks, list_partitions
 from pmflib.store.sample_blocks import BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
@@ -74,7 +74,7 @@ class StoredLabels:
         self.classes = schema[0].levels
         self.memory_limit = memory_limit
         self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
-        self.partitions = [store.locate(part) / SAMPLES for part in read_partitions(store, dataset)]
+        self.partitions = list_partitions(store, dataset)
         self._loaded: Sequence[Any] | None = None
 
     @property
@@ -192,7 +192,7 @@ class StoredLabels:
         """
         n_files = len(self.partitions)
         files = [
-            (str(path), str(folder / f"part-{place:05}.parquet"))
+            (path, str(folder / f"part-{place:05}.parquet"))
             for place, path in enumerate(self.partitions)
         ]
         counted = map_items(
