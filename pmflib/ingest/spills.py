@@ -19,12 +19,14 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.buckets import list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
-from pmflib.store.file_digests import read_checked
+from pmflib.store.file_digests import fetch_all, read_checked, read_ranges
 
 SPILL_BYTES = 32 << 20
 """Encoded rows that wait in memory before they are sorted and written, bytes."""
 PAGE_ROWS = 1024
 """Rows of a page, at most: about 30 kB of a long log, of which the frame of a page is one hundredth."""
+PAGES_AT_ONCE = 256
+"""Pages that are read at once where all are: some 8 MB."""
 
 ROWS_FILE = "rows.pages"
 """Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
@@ -210,9 +212,8 @@ class Spill:
     def read_pages(self) -> Iterator[pa.RecordBatch]:
         """Read all rows, page by page; those of a sample are in the order of the file."""
         try:
-            with (self._folder / ROWS_FILE).open("rb") as file:
-                for page in self._pages:
-                    yield self._read_page(file, page)
+            for first in range(0, self._pages.size, PAGES_AT_ONCE):
+                yield from self._read_some(self._pages[first : first + PAGES_AT_ONCE])
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(error) from error
 
@@ -254,7 +255,7 @@ class Spill:
     def _read_key_table(self) -> HashArray:
         """Keys of all pages, page after page."""
         try:
-            content = (self._folder / KEYS_FILE).read_bytes()
+            content = fetch_all(self._folder, [KEYS_FILE]).joinpath(KEYS_FILE).read_bytes()
         except OSError as error:
             raise self._refuse(error) from error
         ends = self._pages["last_key"].tolist()
@@ -284,18 +285,18 @@ class Spill:
         return rows
 
     def _read_pages(self, wanted: BoolArray) -> pa.Table:
-        pages = []
         try:
-            with (self._folder / ROWS_FILE).open("rb") as file:
-                for page in self._pages[wanted]:
-                    pages.append(self._read_page(file, page))
+            pages = self._read_some(self._pages[wanted])
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(error) from error
         return pa.Table.from_batches(pages, self._fields)
 
-    def _read_page(self, file: IO[bytes], page: Any) -> pa.RecordBatch:
-        file.seek(page["start"])
-        content = file.read(page["stop"] - page["start"])
+    def _read_some(self, pages: npt.NDArray[Any]) -> list[pa.RecordBatch]:
+        ranges = list(zip(pages["start"].tolist(), pages["stop"].tolist(), strict=True))
+        parts = read_ranges(self._folder / ROWS_FILE, ranges)
+        return list(map(self._read_page, parts, pages))
+
+    def _read_page(self, content: bytes, page: Any) -> pa.RecordBatch:
         if zlib.crc32(content) != page["checksum"]:
             raise self._refuse(f"the page at byte {page['start']} fails its checksum")
         batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
