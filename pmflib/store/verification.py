@@ -12,7 +12,7 @@ from typing import Literal
 from pmflib.errors import StoreError
 from pmflib.objects.drafts import find_holder
 from pmflib.running.processors import count_processors
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket
 from pmflib.store.file_digests import (
     PLACE_DIGITS,
     digest_list,
@@ -121,6 +121,7 @@ def verify_store(
     -------
     What was found.
     """
+    refuse_bucket(store, "verified")
     entries, damages = _read_entries(store)
     files = set(entries) | {Path(each.place).stem for each in damages}
     places: dict[str, list[Reference]] = {}
