@@ -36,7 +36,11 @@ IN_USE_SECONDS = 15 * 60.0
 SHARE = 0.5
 """Part of the room that a disk has left, when a process first opens a mirror on it, that the mirror may take at most;
 what the mirror holds already counts as room."""
-_PLACE = re.compile(r"(?P<store>.+?://.+?)/(?P<place>[a-z][a-z-]*/[0-9a-f]{24})(?:/(?P<rest>.*))?")
+_PLACE = re.compile(
+    r"(?P<store>.+?://.+?)/"
+    r"(?P<place>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
+    r"(?:/(?P<rest>.*))?"
+)
 _WORK = "work"
 _mirrors: dict[Path, Mirror | None] = {}
 _lock = threading.Lock()
@@ -205,14 +209,24 @@ class Mirror:
         """Fetch the checkpoints of work that was interrupted, here or on another machine."""
         if not self.objects.exists(f"{_WORK}/{identity}/{kind_file}"):
             return
-        names = [facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")]
+        self.fetch_loose([facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")])
 
-        def fetch(name: str) -> None:
-            with suppress(FileNotFoundError):
-                content, _ = self.objects.read(name)
-                self._keep(self.root / name, content)
+    def fetch_loose(self, names: Sequence[str]) -> list[str]:
+        """Fetch objects that belong to no artefact, side by side, in place of what is here; those that there are."""
 
-        call_in_parallel(fetch, names)
+        def fetch(name: str) -> bool:
+            draft = self.make_draft("fetched")
+            try:
+                self.objects.fetch_file(name, draft)
+                self._move(draft, self.root / name)
+            except FileNotFoundError:
+                return False
+            finally:
+                draft.unlink(missing_ok=True)
+            return True
+
+        done = call_in_parallel(fetch, names)
+        return [name for name, is_there in zip(names, done, strict=True) if is_there]
 
     def keep_checkpoint(self, path: Path, content: bytes, kind_file: str) -> None:
         """Upload a checkpoint, which another machine goes on from if this one is lost."""

@@ -22,6 +22,7 @@ from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.running.grouping import group_blocks
 from pmflib.running.worker_messages import report_count
+from pmflib.store.handed_files import find_out, hand_in
 from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
 
@@ -114,7 +115,7 @@ def label_partition(
     -------
     Sums over these tasks, and the rows of those that are least certain.
     """
-    path, out = files
+    path, out = files[0], find_out(files[1])
     _, names = read_origins(find_place(path))
     n_classes = len(classes)
     n_workers = len(weights.labels) // n_classes
@@ -133,4 +134,5 @@ def label_partition(
                 writer.write_table(table)
                 tallies.append(LabelTally.from_labels(labels, posterior, n_workers))
                 uncertain = pick_uncertain([uncertain, table])
+    hand_in(out)
     return LabelTally.merge(tallies), uncertain
