@@ -22,7 +22,7 @@ def describe_standings(found: Sequence[ModelStanding], store: Store) -> list[dic
             "model": None if each.model is None else each.model.digest,
             "path": None
             if each.model is None or store.find(each.model.identity) is None
-            else str(store.locate(each.model) / "model"),
+            else store.name_artefact(each.model, "model"),
             "standing": each.standing,
             "why": each.why,
             "scores": each.scores,

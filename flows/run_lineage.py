@@ -35,7 +35,7 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
         If the transport cannot be set up.
     """
     store = open_store(config)
-    with open_transport(config.lineage, store.root) as transport:
+    with open_transport(config.lineage, store) as transport:
         events = RunEvents(
             transport.send,
             store,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from flows.run_log import log_line
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
@@ -36,7 +38,7 @@ def publish_report(store: Store, name: str, record: RunRecord) -> None:
         path = keep_page(store, name, record.number, page)
         create_link_artifact(
             key=make_key(name, "report"),
-            link=path.resolve().as_uri(),
+            link=path if "://" in path else Path(path).as_uri(),
             link_text=f"Report of run {record.number}: {path}",
             description=f"report of run {record.number}",
         )

@@ -33,7 +33,7 @@ def census(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
         If a file cannot be read, or holds no labels.
     """
     store = open_store(config)
-    root = str(store.root.resolve())
+    root = store.address
     found = find_sources(
         config.source_paths,
         config.source.suffixes,

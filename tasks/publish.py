@@ -94,7 +94,7 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
 
 def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
     """Live model and its path; no record holds paths, for a store may be moved."""
-    return {"live_model": live.digest, "live": str(store.root / live.path / "model")}
+    return {"live_model": live.digest, "live": store.name_artefact(live, "model")}
 
 
 def _summary(store: Store, reference: Reference) -> dict[str, Any]:

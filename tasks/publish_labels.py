@@ -35,4 +35,4 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
 
 def locate_labels(store: Store, stages: Mapping[str, Reference]) -> dict[str, str]:
     """Path of the labels; no record holds it, for a store may be moved."""
-    return {"path": str(store.locate(stages["labels"]))}
+    return {"path": store.name_artefact(stages["labels"])}

@@ -13,6 +13,7 @@ from pmflib.quality.findings import Finding
 from pmflib.quality.stored_checks import check_dataset
 from pmflib.quality.verdict import summarise
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from tasks.stage import build_artefact, load_schema, open_store, stage
 from tasks.stage_progress import report
@@ -90,7 +91,7 @@ def check_quality(
 
 def read_findings(config: PipelineConfig, quality: Reference) -> list[Finding]:
     """Findings of `check_quality`."""
-    text = (open_store(config).locate(quality) / FINDINGS).read_text("utf-8")
+    text = read_checked(open_store(config).locate(quality) / FINDINGS).decode("utf-8")
     return [Finding(**each) for each in json.loads(text)]
 
 

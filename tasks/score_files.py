@@ -60,7 +60,7 @@ def score_files(
     skipped: dict[str, str] = {}
     more: dict[str, Any] = {"skip_empty": rules, "skipped": skipped}
     found = find_sources(config.source_paths, config.source.suffixes, **more)
-    sources = [replace(each, digest=find_digest(each, str(store.root))) for each in found]
+    sources = [replace(each, digest=find_digest(each, store.address)) for each in found]
     inputs = {
         f"source {place:05}": store.record_source(
             each.name, each.digest, {"bytes": each.size}

@@ -175,7 +175,7 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
             out.print(line, soft_wrap=True)
     if found.damages:
         parts = [_sum_up(problem, by_problem[problem], text) for problem, text in remedies.items()]
-        raise StoreError(f"store {str(store.root)!r} is not whole: {'. '.join(parts)}")
+        raise StoreError(f"store {store.name!r} is not whole: {'. '.join(parts)}")
 
 
 def _sum_up(problem: str, places: list[str], remedy: str) -> str:

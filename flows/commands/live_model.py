@@ -116,6 +116,7 @@ def _score_live(
     """Score samples with the live model of a pipeline, or answer questions about them."""
     from flows.score import score_flow
     from pmflib.model.score_outputs import check_folder, publish_parts
+    from pmflib.store.file_digests import fetch_all
     from pmflib.table_files import join_files
     from tasks.stage import load_schema, open_store
 
@@ -140,8 +141,8 @@ def _score_live(
     store = open_store(checked)
     entry = store.find(reference.identity)
     assert entry is not None
-    place = store.locate(reference)
-    answer = {"path": str(place), "digest": reference.digest, **entry.summary}
+    place = fetch_all(store.locate(reference))
+    answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
         if questions:
             join_files(place, output)

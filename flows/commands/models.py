@@ -74,7 +74,7 @@ def _make_live(
         }
     if draft.outcome != "done":
         raise StoreError(f"{draft.reason}; `pmf models` lists what there is")
-    path = str(store.locate(model) / "model")
+    path = store.name_artefact(model, "model")
     answer: dict[str, Any] = {"run": draft.number, "model": model.digest, "reason": draft.reason}
     if as_json:
         print_json(answer | {"live": path, "model_of_run": made.number})

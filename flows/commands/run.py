@@ -123,7 +123,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     labelling = find_last_run(store, name_labelling(checked.name))
     labels: dict[str, Any] = {}
     if labelling is not None:
-        labels = {**labelling.facts, "path": str(store.root / labelling.stages["labels"].path)}
+        labels = {**labelling.facts, "path": store.name_artefact(labelling.stages["labels"])}
     known = last or labelling
     current = known is not None and known.config == checked.digest
     # the record of the run names them: a manifest of many nights takes minutes to read

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from pmflib.config.csv_options import check_delimiter, check_encoding, name_separator
 from pmflib.config.section import Section
+from pmflib.objects.addresses import check_address
 from pmflib.schema.variable import DEFAULT_MISSING
 
 DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
@@ -94,12 +95,17 @@ class StoreConfig(Section):
     """Where artefacts go, and how samples are cut."""
 
     path: str = "store"
-    """Relative to the configuration file."""
+    """A folder, relative to the configuration file, or a place in a bucket: "s3://bucket/prefix"."""
     folds: Annotated[int, Field(ge=2, le=256)] = 16
     """Folds that samples are dealt to by hash; counts are kept by fold."""
     buckets: Annotated[int, Field(ge=0, le=4096)] = 0
     """Hash partitions of samples that have an identifier, a multiple of folds: bucket b belongs to fold
     b % folds. 0 = by the size of the sources."""
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, path: str) -> str:
+        return check_address(path)
 
     @model_validator(mode="after")
     def _check_buckets(self) -> StoreConfig:

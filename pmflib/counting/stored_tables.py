@@ -17,7 +17,7 @@ from pmflib.arrays import IntArray
 from pmflib.counting.cell_changes import CellChanges
 from pmflib.errors import StoreError
 from pmflib.schema import Schema
-from pmflib.store.file_digests import PLACE_DIGITS, check_file
+from pmflib.store.file_digests import PLACE_DIGITS, check_file, holds
 from pmflib.store.zarr_arrays import (
     open_group,
     read_arrays,
@@ -145,7 +145,7 @@ class StoredTables:
 
     def list_missing(self) -> list[str]:
         """Digests of the artefacts that the tables are differences to and that are not in the store."""
-        return [digest for digest in self.chain.digests if not self._locate(digest).is_dir()]
+        return [digest for digest in self.chain.digests if not holds(self._locate(digest))]
 
     @property
     def base(self) -> str:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import name_place
+from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 
 KEPT_SHARE = 4
@@ -139,7 +139,7 @@ class StoredSamples:
         """SHA-256 of the places of the blocks and of the rows in them, in hexadecimal; no block is read."""
         total = hashlib.sha256()
         for block in self.blocks:
-            place = name_place(Path(block.path))
+            place = name_place(find_place(block.path))
             total.update(f"{place} {block.start} {block.stop} {block.fold} ".encode())
             if block.superseded is not None:
                 total.update(block.superseded.astype(np.int64).tobytes())

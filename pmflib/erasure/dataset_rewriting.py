@@ -35,6 +35,7 @@ from pmflib.store.dataset import (
     write_layers,
 )
 from pmflib.store.dataset_changes import DatasetChange, take_rows
+from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockReference, read_tallies
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -170,7 +171,7 @@ class Rewriter:
         options = {**entry.options, ERASURES: self.erased.digest}
         if identity in self.found.held:
             old = self.store.locate(entry.reference)
-            schema = Schema.from_json(read_arrays(Path(layers[0].path), [])[1]["schema"])
+            schema = Schema.from_json(read_arrays(find_place(layers[0].path), [])[1]["schema"])
 
             def write(folder: Path, work: Path) -> Mapping[str, Any]:
                 return rewrite_spill(old, entry, schema, self.erased, folder)
@@ -211,19 +212,19 @@ class Rewriter:
     def _rewrite_layer(self, layer: Layer) -> Layer:
         new = self._rewrite_partition(self._entry(layer.partition))
         opened = open_layer(self.store, new.reference, (layer.first_key, layer.last_key))
-        rows = find_same_rows(Path(layer.path), Path(opened.path), layer.superseded)
+        rows = find_same_rows(find_place(layer.path), find_place(opened.path), layer.superseded)
         return opened.supersede(rows) if rows.size else opened
 
     def _measure_lost(self, layer: Layer) -> np.ndarray[Any, Any]:
         """Sums over the erased samples of a layer: rows, duplicates, observed cells, samples."""
-        gone, _ = find_in_partition(Path(layer.path), self.erased)
+        gone, _ = find_in_partition(find_place(layer.path), self.erased)
         gone[layer.superseded] = False
-        lost = read_tallies(Path(layer.path))[gone].sum(axis=0, dtype=np.int64)
+        lost = read_tallies(find_place(layer.path))[gone].sum(axis=0, dtype=np.int64)
         return np.append(lost, np.count_nonzero(gone))
 
     def _list_erased(self, layer: Layer) -> list[BlockReference]:
         """Erased samples of a layer, as references to parts of its blocks."""
-        gone, _ = find_in_partition(Path(layer.path), self.erased)
+        gone, _ = find_in_partition(find_place(layer.path), self.erased)
         gone[layer.superseded] = False
         rows, found = np.flatnonzero(gone), []
         for block in layer.blocks:

@@ -16,7 +16,7 @@ from pmflib.erasure.holdings import find_holdings
 from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket, refuse_unwritable
 from pmflib.store.collection import Amount, drop_folder, list_orphans, list_places
 from pmflib.store.erasures import (
     ERASURES,
@@ -75,6 +75,7 @@ def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
     if not all(names):
         raise ConfigError("an identifier is empty; give the texts that the column of samples has")
     _refuse_label_logs(store)
+    refuse_bucket(store, "erased")
     with stay_alone(store), hold_lease(store, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)
@@ -127,7 +128,7 @@ def _refuse_label_logs(store: Store) -> None:
     for entry in store.entries():
         if entry.reference.kind in ("census", "labels"):
             raise StoreError(
-                f"store {str(store.root)!r} holds label logs, whose tasks and workers are not erased one by one: take "
+                f"store {store.name!r} holds label logs, whose tasks and workers are not erased one by one: take "
                 "their rows out of the raw files, delete the store, and run `pmf crowd` again"
             )
 

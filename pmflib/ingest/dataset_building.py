@@ -107,7 +107,7 @@ def build_dataset(
         skip_empty=config.source.on_empty_file == "skip",
         skipped=skipped,
     )
-    n_folds, root = config.store.folds, str(store.root.resolve())
+    n_folds, root = config.store.folds, store.address
     # rows without identifiers are nobody's
     erased = None if config.source.sample is None else ErasedSamples.of_store(store)
     job = BuildJob(

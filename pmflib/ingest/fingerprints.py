@@ -6,12 +6,11 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from pmflib.errors import PmfError
 from pmflib.ingest.sources import Source, describe_file, digest_source
-from pmflib.store.artefacts import replace_file
-from pmflib.store.private_files import make_folder
+from pmflib.objects.addresses import open_objects
 
 FINGERPRINTS = "fingerprints"
 """Folder of a store: a JSON file for each place that a raw file was read from, named by the digest of its URL."""
@@ -32,7 +31,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     source
         The file.
     root
-        Folder of the store that remembers digests.
+        Folder or URL of the store that remembers digests.
     rehash
         Whether to read the bytes in any case.
 
@@ -43,27 +42,27 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     """
     if (known := recall_digest(source, root, rehash)) is not None:
         return known
-    memory, marks = _locate(source, root), take_marks(source)
+    marks = take_marks(source)
     started = time.time()
     digest = digest_source(source)
     # a change while the bytes were read, or just before, would not show in the marks
     quiet = "mtime" not in marks or marks["mtime"] < started - MARGIN
     if marks and quiet and take_marks(source) == marks:
-        make_folder(memory.parent)
-        replace_file(memory, json.dumps({"marks": marks, "digest": digest}).encode())
+        content = json.dumps({"marks": marks, "digest": digest}).encode()
+        open_objects(root).put(_name_memory(source), content)
     return digest
 
 
 def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None:
     """Digest of a raw file, where it is known without reading the file; None otherwise. As for `find_digest`."""
     marks = {} if rehash else take_marks(source)
-    return _recall(_locate(source, root), marks) if marks else None
+    return _recall(source, root, marks) if marks else None
 
 
-def _locate(source: Source, root: str) -> Path:
-    """File that remembers the digest of a raw file."""
+def _name_memory(source: Source) -> str:
+    """Name of what remembers the digest of a raw file."""
     place = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
-    return Path(root) / FINGERPRINTS / f"{place}.json"
+    return f"{FINGERPRINTS}/{place}.json"
 
 
 def take_marks(source: Source) -> dict[str, Any]:
@@ -75,14 +74,16 @@ def take_marks(source: Source) -> dict[str, Any]:
     return found and {"size": facts.get("size"), **found}
 
 
-def _recall(memory: Path, marks: Mapping[str, Any]) -> str | None:
+def _recall(source: Source, root: str, marks: Mapping[str, Any]) -> str | None:
     """Digest that was remembered with the same marks; None if there is none, or it cannot be read."""
     try:
-        content = json.loads(memory.read_text("utf-8"))
+        content = json.loads(open_objects(root).read(_name_memory(source))[0].decode("utf-8"))
         known = content["digest"]
         same = (
             content["marks"] == marks and len(bytes.fromhex(known)) == hashlib.sha256().digest_size
         )
         return str(known) if same else None
+    except PmfError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from pmflib.store.dataset import (
     list_layers,
     read_content,
 )
+from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import read_tallies
 
 MOST_WASTE = 0.5
@@ -123,7 +123,7 @@ def find_touched(
     before = {file.step.identity: file.step for file in base.files}
     now = {spill.identity: spill for spill in spills}
     changed = [
-        str(store.locate((before | now)[each])) for each in sorted(before.keys() ^ now.keys())
+        store.address_artefact((before | now)[each]) for each in sorted(before.keys() ^ now.keys())
     ]
     return join_keys(map_items(client, _read_keys, changed))
 
@@ -207,23 +207,25 @@ def _supersede(client: Client, base: Base, keys: HashArray) -> tuple[list[Layer]
 
 def _supersede_layer(item: tuple[Layer, HashArray, int]) -> tuple[Layer, np.ndarray[Any, Any]]:
     layer, keys, n_buckets = item
-    gone = is_among(make_keys(read_sample_hashes(Path(layer.path)), n_buckets), keys)
+    gone = is_among(make_keys(read_sample_hashes(find_place(layer.path)), n_buckets), keys)
     gone[layer.superseded] = False
     rows = np.flatnonzero(gone)
     if not rows.size:
         return layer, np.zeros(4, np.int64)
-    lost = read_tallies(Path(layer.path))[rows].sum(axis=0, dtype=np.int64)
+    lost = read_tallies(find_place(layer.path))[rows].sum(axis=0, dtype=np.int64)
     return layer.supersede(rows), np.append(lost, rows.size)
 
 
 def _list_keys(item: tuple[Layer, int]) -> HashArray:
     """Keys of the samples of a partition that are not superseded."""
     layer, n_buckets = item
-    return make_keys(np.delete(read_sample_hashes(Path(layer.path)), layer.superseded), n_buckets)
+    return make_keys(
+        np.delete(read_sample_hashes(find_place(layer.path)), layer.superseded), n_buckets
+    )
 
 
 def _read_keys(spill: str) -> HashArray:
-    return Spill(Path(spill), {}).read_keys()
+    return Spill(find_place(spill), {}).read_keys()
 
 
 def join_keys(parts: Sequence[HashArray]) -> HashArray:

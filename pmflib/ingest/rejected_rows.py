@@ -21,6 +21,7 @@ from pmflib.ingest.quarantine import (
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import Layer, list_file_steps, list_layers
 from pmflib.store.file_digests import check_file, read_checked
+from pmflib.store.mirrors import find_place
 from pmflib.table_files import write_file
 
 
@@ -77,7 +78,7 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
             hashes = np.load(
                 io.BytesIO(read_checked(path.with_name(QUARANTINE_HASHES))), allow_pickle=False
             )
-            gone = read_sample_hashes(Path(layer.path))[layer.superseded]
+            gone = read_sample_hashes(find_place(layer.path))[layer.superseded]
             kept = ~np.isin(hashes, gone)
         for batch in file.iter_batches(ROW_GROUP, use_threads=False):
             stop = start + batch.num_rows

@@ -13,7 +13,7 @@ from pmflib.arrays import IntArray
 from pmflib.errors import StoreError
 from pmflib.json_files import parse_json
 from pmflib.schema import Schema
-from pmflib.store.file_digests import read_checked
+from pmflib.store.file_digests import holds, read_checked
 
 LEVELS_FILE = "levels.json"
 """Variable and label of each level, where the rows were encoded with a part of the schema."""
@@ -45,7 +45,7 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
         If the names do not read, or the schema lacks one of them.
     """
     path = folder / LEVELS_FILE
-    if not path.exists():
+    if not holds(path):
         return None
     try:
         names = pa.array(parse_json(read_checked(path)), pa.string())

@@ -20,12 +20,14 @@ from pmflib.errors import StoreError
 from pmflib.hashing import HashArray
 from pmflib.ingest.buckets import find_buckets, list_keys, make_keys
 from pmflib.ingest.identifiers import hash_identifiers
-from pmflib.store.file_digests import read_checked
+from pmflib.store.file_digests import read_checked, read_ranges
 
 SPILL_BYTES = 32 << 20
 """Encoded rows that wait in memory before they are sorted and written, bytes."""
 PAGE_ROWS = 1024
 """Rows of a page, at most: about 30 kB of a long log, of which the frame of a page is one hundredth."""
+PAGES_AT_ONCE = 256
+"""Pages that are read at once where all are: some 8 MB."""
 
 ROWS_FILE = "rows.pages"
 """Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
@@ -227,9 +229,8 @@ class Spill:
     def read_pages(self) -> Iterator[pa.RecordBatch]:
         """Read all rows, page by page; those of a sample are in the order of the file."""
         try:
-            with (self._folder / ROWS_FILE).open("rb") as file:
-                for page in self._pages:
-                    yield self._read_page(file, page)
+            for first in range(0, self._pages.size, PAGES_AT_ONCE):
+                yield from self._read_some(self._pages[first : first + PAGES_AT_ONCE])
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(error) from error
 
@@ -275,16 +276,19 @@ class Spill:
 
     def _read_keys(self, pages: npt.NDArray[Any]) -> HashArray:
         """Keys of some pages, page after page."""
-        parts = []
         try:
-            with (self._folder / KEYS_FILE).open("rb") as file:
-                for page in pages:
-                    content = _read_part(file, 8 * page["first_key"], 8 * page["last_key"])
-                    if zlib.crc32(content) != page["keys_checksum"]:
-                        raise self._refuse("keys of a page fail their checksum")
-                    parts.append(content)
+            ranges = [
+                (8 * start, 8 * stop)
+                for start, stop in zip(
+                    pages["first_key"].tolist(), pages["last_key"].tolist(), strict=True
+                )
+            ]
+            parts = read_ranges(self._folder / KEYS_FILE, ranges)
         except OSError as error:
             raise self._refuse(error) from error
+        for part, checksum in zip(parts, pages["keys_checksum"].tolist(), strict=True):
+            if zlib.crc32(part) != checksum:
+                raise self._refuse("keys of a page fail their checksum")
         return np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
 
     @property
@@ -308,18 +312,16 @@ class Spill:
         sections = list_sections(self._n_buckets)
         wanted = [k for k, (a, b) in enumerate(sections) if a < stop and b > start]
         ends = [0, *(end for end, _ in self._index)]
-        parts = [np.empty(0, PAGE)]
+        ranges = [(PAGE.itemsize * ends[k], PAGE.itemsize * ends[k + 1]) for k in wanted]
         try:
-            with (self._folder / INDEX_FILE).open("rb") as file:
-                for place in wanted:
-                    content = _read_part(
-                        file, PAGE.itemsize * ends[place], PAGE.itemsize * ends[place + 1]
-                    )
-                    if zlib.crc32(content) != self._index[place][1]:
-                        raise self._refuse("a section of its index fails its checksum")
-                    parts.append(np.frombuffer(content, PAGE))
+            found = read_ranges(self._folder / INDEX_FILE, ranges)
         except OSError as error:
             raise self._refuse(error) from error
+        parts = [np.empty(0, PAGE)]
+        for place, content in zip(wanted, found, strict=True):
+            if zlib.crc32(content) != self._index[place][1]:
+                raise self._refuse("a section of its index fails its checksum")
+            parts.append(np.frombuffer(content, PAGE))
         pages = np.concatenate(parts)
         return pages[(pages["bucket"] >= start) & (pages["bucket"] < stop)]
 
@@ -331,17 +333,18 @@ class Spill:
         return rows
 
     def _read_pages(self, wanted: npt.NDArray[Any]) -> pa.Table:
-        pages = []
         try:
-            with (self._folder / ROWS_FILE).open("rb") as file:
-                for page in wanted:
-                    pages.append(self._read_page(file, page))
+            pages = self._read_some(wanted)
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(error) from error
         return pa.Table.from_batches(pages, self._fields)
 
-    def _read_page(self, file: IO[bytes], page: Any) -> pa.RecordBatch:
-        content = _read_part(file, page["start"], page["stop"])
+    def _read_some(self, pages: npt.NDArray[Any]) -> list[pa.RecordBatch]:
+        ranges = list(zip(pages["start"].tolist(), pages["stop"].tolist(), strict=True))
+        parts = read_ranges(self._folder / ROWS_FILE, ranges)
+        return list(map(self._read_page, parts, pages))
+
+    def _read_page(self, content: bytes, page: Any) -> pa.RecordBatch:
         if zlib.crc32(content) != page["checksum"]:
             raise self._refuse(f"the page at byte {page['start']} fails its checksum")
         batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
@@ -359,12 +362,6 @@ def list_sections(n_buckets: int) -> Sequence[tuple[int, int]]:
     """First bucket of each section of an index and the one after its last: ``MOST_SECTIONS``, or one per bucket."""
     n_sections = min(n_buckets, MOST_SECTIONS)
     return list(pairwise(n_buckets * place // n_sections for place in range(n_sections + 1)))
-
-
-def _read_part(file: IO[bytes], start: int, stop: int) -> bytes:
-    """Bytes of a file in [start, stop), fewer where it is shorter."""
-    file.seek(start)
-    return file.read(stop - start)
 
 
 def _join_chunks(column: pa.ChunkedArray) -> pa.Array:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from pmflib.hashing import HashArray
 from pmflib.ingest.spills import Spill
 from pmflib.running.clients import Client
 from pmflib.running.maps import map_items
 from pmflib.store.artefacts import Entry, Store
+from pmflib.store.mirrors import find_place
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
 """A day in the units of times: numbers are taken for seconds, instants are microseconds."""
@@ -45,7 +45,7 @@ def count_outside(client: Client, store: Store, spills: Sequence[Entry], start: 
     timed = [spill for spill in spills if spill.summary.get("newest") is not None]
     past = [spill for spill in timed if spill.summary["newest"] < start]
     partly = [s for s in timed if s.summary["oldest"] < start <= s.summary["newest"]]
-    paths = [str(store.locate(spill.reference)) for spill in partly]
+    paths = [store.address_artefact(spill.reference) for spill in partly]
     n_rows = sum(map_items(client, _count_rows, paths, start))
     for spill in past:
         n_rows += spill.summary["rows_encoded"]
@@ -58,7 +58,7 @@ def find_moved(
     """Keys of samples with rows between the beginnings of two windows, from each file that has such rows."""
     first, last = sorted((before, start))
     paths = [
-        str(store.locate(spill.reference))
+        store.address_artefact(spill.reference)
         for spill in spills
         if spill.summary.get("newest") is not None
         and spill.summary["newest"] >= first
@@ -68,8 +68,8 @@ def find_moved(
 
 
 def _count_rows(spill: str, stop: float) -> int:
-    return Spill(Path(spill), {}).count_rows(stop)
+    return Spill(find_place(spill), {}).count_rows(stop)
 
 
 def _read_keys_between(spill: str, start: float, stop: float) -> HashArray:
-    return Spill(Path(spill), {}).read_keys_between(start, stop)
+    return Spill(find_place(spill), {}).read_keys_between(start, stop)

@@ -90,6 +90,8 @@ def score_sources(
     from pmflib.ingest.wide import list_ignored
     from pmflib.model.part_accounts import combine_parts
     from pmflib.model.score_parts import ScoringJob, list_pieces, name_parts, score_piece
+    from pmflib.store.handed_files import gather_in
+    from pmflib.store.mirrors import name_for_workers
 
     marks = {source.name: take_marks(source) for source in sources}
 
@@ -104,7 +106,7 @@ def score_sources(
     found = keep_readable(sources, listed, rule, skipped)
     pieces = [piece for _, cut_up in found for piece in cut_up]
     threads = 1 if client is not None else threads or count_processors()
-    job = ScoringJob(scorer, config, policy, tuple(columns), folder, threads)
+    job = ScoringJob(scorer, config, policy, tuple(columns), name_for_workers(folder), threads)
     on_piece(0, len(pieces))
     tried: list[list[PartAccount] | PmfError] = map_items(
         client,
@@ -126,6 +128,7 @@ def score_sources(
         rule,
         skipped,
     )
+    gather_in(folder)
     for place, source in enumerate(sources):
         if source.name in skipped:
             for path in folder.rglob(f"{name_parts(place)}-*.parquet"):

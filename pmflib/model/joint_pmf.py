@@ -19,6 +19,7 @@ from pmflib.em.statistics import take_logs
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
+from pmflib.store.mirrors import find_place
 from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:
@@ -448,14 +449,15 @@ class JointPMF(Summarised):
 
     @classmethod
     def load(cls, path: str | Path) -> JointPMF:
-        """Read a model that `save` wrote.
+        """Read a model that `save` wrote, from a folder or from a store in a bucket by its URL.
 
         Raises
         ------
         StoreError
             If the group is absent, damaged, or holds something else.
         """
-        arrays, attributes = read_arrays(Path(path), ["prior", "factors"], kind=KIND)
-        with refuse_damage(Path(path)):
+        place = find_place(path)
+        arrays, attributes = read_arrays(place, ["prior", "factors"], kind=KIND)
+        with refuse_damage(place):
             schema = Schema.from_json(attributes["schema"])
             return cls(arrays["prior"], arrays["factors"], schema, dict(attributes["origin"]))

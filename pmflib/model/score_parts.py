@@ -28,6 +28,7 @@ from pmflib.ingest.wide import WideEncoder
 from pmflib.model.part_accounts import PartAccount
 from pmflib.model.score_tables import TableScorer
 from pmflib.model.target_measures import TargetSums
+from pmflib.store.handed_files import find_out, hand_in, was_handed_in
 from pmflib.table_files import ACCOUNT, write_options
 
 PART_ROWS = 1 << 20
@@ -67,7 +68,7 @@ class ScoringJob:
     columns
         Columns of the files, no variables, that are passed through.
     folder
-        Existing folder for the parts.
+        Folder for the parts, as `name_for_workers` names it.
     threads
         Threads that encode and score; with one, nothing runs besides the caller.
     """
@@ -76,7 +77,7 @@ class ScoringJob:
     config: SourceConfig
     policy: SchemaConfig
     columns: tuple[str, ...]
-    folder: Path
+    folder: str
     threads: int = 1
 
 
@@ -135,7 +136,7 @@ def score_piece(piece: NamedPiece, job: ScoringJob) -> list[PartAccount]:
         If a part is damaged.
     """
     done: list[PartAccount] = []
-    while (path := _name_part(piece, job, len(done))).exists():
+    while was_handed_in(path := _name_part(piece, job, len(done))):
         done.append(PartAccount.read(path))
     if done and done[-1].is_last:
         return done
@@ -149,7 +150,7 @@ def score_piece(piece: NamedPiece, job: ScoringJob) -> list[PartAccount]:
 
 
 def _name_part(piece: NamedPiece, job: ScoringJob, number: int) -> Path:
-    return job.folder / f"{piece.name}-{number:05}.parquet"
+    return find_out(f"{job.folder}/{piece.name}-{number:05}.parquet")
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ def _write_part(
     path = _name_part(piece, job, number)
     n_targets = len(job.scorer.wanted.targets)
     part = PartAccount(sums=[TargetSums()] * n_targets)
-    draft, quarantine = path.with_name(f".{path.name}.draft"), job.folder / QUARANTINE_FOLDER
+    draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
     rejected = quarantine / path.name
     empty = _make_empty(piece, job)
     try:
@@ -290,8 +291,10 @@ def _write_part(
                 for row in kept:
                     writer_of_rejected.add(*row)
             hidden.replace(rejected)
+            hand_in(rejected)
         # the part last: where it is, its quarantine is
         draft.replace(path)
+        hand_in(path)
     finally:
         draft.unlink(missing_ok=True)
     return part, part.is_last

@@ -25,6 +25,8 @@ from pmflib.running.clients import Client
 from pmflib.running.grouping import group_blocks
 from pmflib.running.maps import map_items
 from pmflib.store.dataset import Layer
+from pmflib.store.handed_files import find_out, gather_in, hand_in, was_handed_in
+from pmflib.store.mirrors import find_place, name_for_workers
 from pmflib.store.sample_blocks import BlockReference, read_block, read_blocks, read_origins
 from pmflib.table_files import ACCOUNT, write_options
 
@@ -66,10 +68,12 @@ def score_stored(
     StoreError
         If a partition is gone or damaged.
     """
-    items = [(layer, folder / f"part-{place:05}.parquet") for place, layer in enumerate(layers)]
+    name = name_for_workers(folder)
+    items = [(layer, f"{name}/part-{place:05}.parquet") for place, layer in enumerate(layers)]
     scored = map_items(
         client, _score_partition, items, scorer, on_result=_count_up(on_partition, items)
     )
+    gather_in(folder)
     measures = {
         target: TargetSums.merge([sums[place] for _, sums in scored]).measure()
         for place, target in enumerate(scorer.wanted.targets)
@@ -174,13 +178,13 @@ def _count_up(
     return lambda done: on_partition(done, len(items))
 
 
-def _score_partition(item: tuple[Layer, Path], scorer: TableScorer) -> tuple[int, list[TargetSums]]:
+def _score_partition(item: tuple[Layer, str], scorer: TableScorer) -> tuple[int, list[TargetSums]]:
     """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
-    layer, out = item
-    if out.exists():
+    layer, out = item[0], find_out(item[1])
+    if was_handed_in(out):
         known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])
         return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
-    rows, samples = read_origins(Path(layer.path))
+    rows, samples = read_origins(find_place(layer.path))
     names = np.array(samples, object)
     schema = scorer.model.schema
     empty = np.empty((0, schema.n_variables), schema.code_dtype)
@@ -197,6 +201,7 @@ def _score_partition(item: tuple[Layer, Path], scorer: TableScorer) -> tuple[int
         account = {"rows_in": layer.n_rows, "sums": [asdict(each) for each in merged]}
         writer.add_key_value_metadata({ACCOUNT: json.dumps(account, sort_keys=True)})
     draft.replace(out)
+    hand_in(out)
     return layer.n_rows, merged
 
 
@@ -205,7 +210,7 @@ def _answer_partition(
 ) -> pa.Table:
     """Answer the questions about samples that a partition has; column "question" holds their places."""
     layer, mine = item
-    _, samples = read_origins(Path(layer.path))
+    _, samples = read_origins(find_place(layer.path))
     places = {sample: place for place, sample in enumerate(samples)}
     wanted = [text.decode() for text in questions.samples.take(pa.array(mine)).to_pylist()]
     rows = np.array([places.get(sample, -1) for sample in wanted], np.int64)

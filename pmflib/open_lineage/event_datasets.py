@@ -57,5 +57,5 @@ def describe_artefact(store: Store, namespace: str, pipeline: str, reference: Re
     """Dataset of an artefact: one for each kind of artefact of a pipeline, with the digest as its version."""
     facets = {"version": describe_version(reference.digest)}
     if reference.path:
-        facets["symlinks"] = describe_place(str((store.root / reference.path).resolve()))
+        facets["symlinks"] = describe_place(f"{store.address}/{reference.path}")
     return {"namespace": namespace, "name": f"{pipeline}.{reference.kind}", "facets": facets}

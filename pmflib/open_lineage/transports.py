@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import queue
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pmflib.errors import ConfigError
+from pmflib.errors import ConfigError, PmfError
+from pmflib.objects.interface import Objects
 from pmflib.open_lineage.run_events import Event
 
 if TYPE_CHECKING:
     from pmflib.config.pipeline import LineageConfig
+    from pmflib.store.artefacts import Store
 
 EVENTS = "lineage/events.jsonl"
-"""The file, relative to the store: an event a line."""
+"""The file, relative to a store on a disk: an event a line. In a bucket there is one for each run, beside its place."""
+WRITE_SECONDS = 10.0
+"""Time between writes of the events of a run to a bucket, seconds."""
 CLOSE_SECONDS = 5.0
 """Longest wait at the end of a run for events that are on their way, seconds."""
 
@@ -37,15 +44,15 @@ class Transport(Protocol):
 
 
 @contextmanager
-def open_transport(lineage: LineageConfig, store_root: Path) -> Iterator[Transport]:
+def open_transport(lineage: LineageConfig, store: Store) -> Iterator[Transport]:
     """Open the transport that a configuration names.
 
     Parameters
     ----------
     lineage
         Section ``lineage`` of the configuration.
-    store_root
-        Folder of the store.
+    store
+        Store of the pipeline.
 
     Raises
     ------
@@ -54,7 +61,9 @@ def open_transport(lineage: LineageConfig, store_root: Path) -> Iterator[Transpo
     """
     transport: Transport
     if lineage.events == "file":
-        transport = EventFile(store_root / EVENTS)
+        transport = (
+            EventObject(store.objects) if store.is_bucket else EventFile(store.root / EVENTS)
+        )
     elif lineage.events == "client":
         transport = ClientTransport()
     else:
@@ -108,6 +117,51 @@ class EventFile:
 
     def close(self) -> None:
         """Do nothing: every line is in the file already."""
+
+
+class EventObject:
+    """Keeps the events of a run in an object of its own, for objects of a bucket cannot be appended to.
+
+    It is written at the first event, at the last, and in between when `WRITE_SECONDS` have passed: a run that is killed
+    may leave out the events of that time.
+
+    Parameters
+    ----------
+    objects
+        Objects of the store; the events are below ``lineage/``, in order of name as the runs were started.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        self._objects, self._name = objects, f"lineage/{started}-{uuid.uuid4().hex[:12]}.jsonl"
+        self._lines: list[bytes] = []
+        self._written, self._at, self._warned = 0, -math.inf, False
+
+    def send(self, event: Event) -> None:
+        """Keep an event; it is written now, or with one of the next."""
+        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        self._lines.append(text.encode() + b"\n")
+        if time.monotonic() - self._at >= WRITE_SECONDS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._written < len(self._lines):
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            self._objects.put(self._name, b"".join(self._lines))
+            self._written, self._at = len(self._lines), time.monotonic()
+        except (PmfError, OSError) as error:
+            if not self._warned:
+                warnings.warn(
+                    f"events of lineage cannot be written to {self._name} of the store ({error}); the run goes on "
+                    "without them",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self._warned = True
 
 
 class ClientTransport:

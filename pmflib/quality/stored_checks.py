@@ -223,6 +223,6 @@ def _summary(store: Store, reference: Reference) -> Mapping[str, Any]:
     entry = store.find(reference.identity)
     if entry is None:
         raise StoreError(
-            f"{reference.kind} {reference.digest[:12]} is not in store {str(store.root)!r}; run the pipeline again"
+            f"{reference.kind} {reference.digest[:12]} is not in store {store.name!r}; run the pipeline again"
         )
     return entry.summary

@@ -16,6 +16,7 @@ from pmflib.errors import StoreError
 from pmflib.model import JointPMF
 from pmflib.questions.evidence import Evidence, Refits, explain_no_refits, make_models
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
@@ -58,7 +59,7 @@ def open_evidence(
     if made is None or "counts" not in made.stages:
         return None
     counts = made.stages["counts"]
-    if not (store.root / counts.path / PAIRS).exists():
+    if not holds(store.root / counts.path / PAIRS):
         return None
     stored = StoredTables(store.locate(counts) / PAIRS)
     if stored.schema != model.schema:

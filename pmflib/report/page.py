@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmflib.errors import PmfError
 from pmflib.ingest.source_urls import mask_secrets
+from pmflib.objects.local_folder import replace_file
 from pmflib.plots.drawing import write_text
 from pmflib.report.data_facts import REASONS
 from pmflib.report.figures import DARK, name_variable
@@ -26,7 +27,6 @@ from pmflib.report.sentences import (
     summarise_run,
 )
 from pmflib.safe_text import show_text
-from pmflib.store.artefacts import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pmflib.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.objects.addresses import refuse_unseen, say_why_unseen
 from pmflib.running.membership import Membership
 from pmflib.running.processors import count_processors
 from pmflib.running.worker_memory import ClusterMemory
@@ -361,14 +362,23 @@ class LateClient:
 
 
 def check_workers_see(client: Client, folder: str) -> None:
-    """Check that every worker of a client can open a folder; without a client there is nothing to check.
+    """Check that every worker of a client can open a store; without a client there is nothing to check.
 
-    Workers that join a client of `open_client` later are checked as well.
+    Parameters
+    ----------
+    client
+        Dask client, or None.
+    folder
+        Folder of the store, absolute, or its URL.
 
     Raises
     ------
     ConfigError
         If one cannot: stores must be on storage that all workers share. A `LateClient` raises it when it connects.
+
+    Notes
+    -----
+    Workers that join a client of `open_client` later are checked as well.
     """
     if client is None:
         return
@@ -378,11 +388,7 @@ def check_workers_see(client: Client, folder: str) -> None:
     if client in _members:
         _members[client].check_folder(folder)
         return
-    seen = client.run(os.path.isdir, folder)
-    if blind := sorted(worker for worker, sees in seen.items() if not sees):
-        raise ConfigError(
-            f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
-        )
+    refuse_unseen(folder, client.run(say_why_unseen, folder))
 
 
 def count_threads(client: Client) -> int:

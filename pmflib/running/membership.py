@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -19,6 +18,7 @@ from pmflib.errors import (
     MemoryPlanError,
     PmfError,
 )
+from pmflib.objects.addresses import refuse_unseen, say_why_unseen
 from pmflib.running.memory_limits import MachineMemory
 from pmflib.running.memory_plan import MemoryPlan, format_bytes
 from pmflib.running.worker_memory import (
@@ -50,19 +50,19 @@ class WorkerFacts:
         Version of pmflib that it has.
     memory
         Memory of its machine.
-    sees
-        For each folder that it was asked about, whether it can open it.
+    unseen
+        For the address of each store that it was asked about, why it cannot use it; "" where it can.
     """
 
     version: str
     memory: MachineMemory
-    sees: Mapping[str, bool]
+    unseen: Mapping[str, str]
 
 
 def describe_worker(folders: Sequence[str]) -> WorkerFacts:
-    """What the process that this is called in has, and whether it sees some folders."""
-    sees = {folder: os.path.isdir(folder) for folder in folders}
-    return WorkerFacts(version("pmflib"), MachineMemory.read(), sees)
+    """What the process that this is called in has, and whether it sees some stores."""
+    unseen = {folder: say_why_unseen(folder) for folder in folders}
+    return WorkerFacts(version("pmflib"), MachineMemory.read(), unseen)
 
 
 class Membership:
@@ -240,11 +240,7 @@ class Membership:
                     f"worker {address} has pmflib {facts.version}, and this run {mine}; install the same version there"
                 )
         for folder in self._folders:
-            blind = sorted(a for a, facts in said.items() if not facts.sees.get(folder, True))
-            if blind:
-                raise ConfigError(
-                    f"store {folder!r} is not seen by workers {blind}; put it on storage that all of them share"
-                )
+            refuse_unseen(folder, {a: facts.unseen.get(folder, "") for a, facts in said.items()})
         return dict(said)
 
     def _find_misfit(self) -> PmfError | None:

@@ -15,10 +15,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.errors import StoreError
-from pmflib.store.file_digests import LIST_FILE, PLACE_DIGITS, find_changes, write_list
-from pmflib.store.leases import drop_leases, find_holder, hold_lease, list_leases, mark_draft
-from pmflib.store.private_files import close_tree, make_folder, make_root, write_file
+from pmflib.errors import PmfError, StoreError
+from pmflib.objects.addresses import is_bucket, open_objects
+from pmflib.objects.bucket import call_in_parallel
+from pmflib.objects.drafts import find_holder, mark_draft
+from pmflib.objects.interface import Objects
+from pmflib.objects.local_folder import sync_file
+from pmflib.objects.private_files import close_tree, make_folder, make_root
+from pmflib.store.file_digests import PLACE_DIGITS, find_changes, write_list
+from pmflib.store.leases import drop_leases, hold_lease, list_leases
+from pmflib.store.mirrors import LIST_FILE, Mirror, open_mirror
 from pmflib.store.sealed_json import seal, unseal
 
 SOURCE = "source"
@@ -54,6 +60,14 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
             f"store {str(folder)!r} cannot be written ({error}); make room or correct its permissions there, "
             "or set store.path to another place, then run again"
         ) from error
+
+
+def refuse_bucket(store: Store, done: str) -> None:
+    """Raise a `StoreError` for what is not done in a bucket."""
+    if store.is_bucket:
+        raise StoreError(
+            f"store {store.name!r} is in a bucket, where nothing is {done} by pmf; copy it to a disk for that"
+        )
 
 
 @dataclass(frozen=True)
@@ -148,32 +162,79 @@ class Entry:
 
 
 class Store:
-    """A folder of artefacts and their manifest.
+    """A folder of artefacts and their manifest, or a place in a bucket.
 
-    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically, its time that of its last use;
-    ``<kind>/<digest>/`` the content; ``work/<identity>/`` checkpoints of work under way; ``tmp/`` what is being
-    written; ``leases/`` who is at work.
+    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically, its time that of its last use, or in a
+    bucket of its writing; ``<kind>/<digest>/`` the content; ``work/<identity>/`` checkpoints of work under way;
+    ``tmp/`` what is being written; ``leases/`` who is at work. In a bucket the names are the same, below its prefix; an
+    artefact is there as soon as its list of digests is, which is written last, and nothing is ever renamed. What is
+    read, and what is being written, is in a mirror on this machine.
 
     Parameters
     ----------
     root
-        The folder; made if absent.
+        The folder, made if absent; or ``s3://bucket/prefix``, which answers when something is first read.
+
+    Attributes
+    ----------
+    root
+        The folder; of a store in a bucket, this machine's mirror, in which a file may not be there yet.
+    objects
+        What is kept besides artefacts.
+    name
+        For people: the folder as it was given, or the URL.
+    address
+        For workers: the folder, absolute, or the URL.
 
     Raises
     ------
+    ConfigError
+        If the URL is none of a store.
     StoreError
         If it cannot be made; its methods raise one if it cannot be written, with nothing half-published.
     """
 
     def __init__(self, root: str | Path) -> None:
+        self.objects: Objects = open_objects(root)
+        self.address = self.objects.address
+        self._mirror: Mirror | None = None
+        if is_bucket(root):
+            self.name = self.address
+            self._mirror = open_mirror(self.address)
+            self.root = self._mirror.root
+            return
         self.root = Path(root)
+        self.name = str(self.root)
         with refuse_unwritable(self.root):
             make_root(self.root)
             for name in ("manifest", "tmp", "work", "leases"):
                 make_folder(self.root / name)
 
+    @property
+    def is_bucket(self) -> bool:
+        """Whether the store is in a bucket, and its folder a mirror."""
+        return self._mirror is not None
+
+    def name_artefact(self, reference: Reference, *parts: str) -> str:
+        """Path or URL of an artefact, or of a file of it, for people; `find_place` finds it."""
+        return "/".join((self.name, reference.path, *parts))
+
+    def address_artefact(self, reference: Reference) -> str:
+        """Address of an artefact for workers, which `find_place` finds there; in a bucket it is not asked for.
+
+        Raises
+        ------
+        StoreError
+            If it is not in the store, of a store on a disk.
+        """
+        return (
+            f"{self.address}/{reference.path}"
+            if self.is_bucket
+            else str(self.locate(reference).resolve())
+        )
+
     def locate(self, reference: Reference) -> Path:
-        """Folder of an artefact.
+        """Folder of an artefact; of a store in a bucket, one of the mirror: see `fetch_all` and its neighbours.
 
         Raises
         ------
@@ -181,11 +242,14 @@ class Store:
             If it is not in the store.
         """
         path = self.root / reference.path
-        if not reference.path or not path.exists():
+        if not reference.path or not self._holds(path):
             raise StoreError(
-                f"{reference.kind} {reference.digest[:12]} is not in store {str(self.root)!r}; run the pipeline again"
+                f"{reference.kind} {reference.digest[:12]} is not in store {self.name!r}; run the pipeline again"
             )
         return path
+
+    def _holds(self, path: Path) -> bool:
+        return path.exists() if self._mirror is None else self._mirror.fetch_list(path)
 
     def find(self, identity: str) -> Entry | None:
         """Entry of an identity, which is used now; None if it was never published, or its content is gone.
@@ -195,9 +259,10 @@ class Store:
         StoreError
             If the entry does not read, or has been edited.
         """
-        # who clears up sees when it was last used; a store that may only be read needs no such note
-        with suppress(OSError):
-            os.utime(self.root / "manifest" / f"{identity}.json")
+        if self._mirror is None:
+            # who clears up sees when it was last used; a store that may only be read needs no such note
+            with suppress(OSError):
+                os.utime(self.root / "manifest" / f"{identity}.json")
         return self._find(identity)
 
     def read_entry(self, identity: str) -> Entry | None:
@@ -211,11 +276,13 @@ class Store:
         """
         name = f"manifest/{identity}.json"
         try:
-            entry = Entry.from_json(unseal((self.root / name).read_bytes()))
+            entry = Entry.from_json(unseal(self.objects.read(name)[0]))
             if not identity == entry.reference.identity == entry.identify():
                 raise ValueError("its identity is not that of its kind, inputs, options, version")
         except FileNotFoundError:
             return None
+        except PmfError:
+            raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"manifest entry {identity[:12]} is damaged ({error}); delete {name} to rebuild it"
@@ -226,12 +293,18 @@ class Store:
         entry = self.read_entry(identity)
         if entry is None or not entry.reference.path:
             return entry
-        return entry if (self.root / entry.reference.path / LIST_FILE).exists() else None
+        # also where the mirror has it: a person may have deleted it to have it built again
+        return entry if self.objects.exists(f"{entry.reference.path}/{LIST_FILE}") else None
+
+    def list_identities(self) -> list[str]:
+        """Identities of all entries, in order, whether they read or not."""
+        names = (Path(facts.name) for facts in self.objects.list_objects("manifest"))
+        return sorted(name.stem for name in names if name.suffix == ".json")
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in order of identity."""
-        for path in sorted((self.root / "manifest").glob("*.json")):
-            if (entry := self._find(path.stem)) is not None:
+        for entry in call_in_parallel(self._find, self.list_identities()):
+            if entry is not None:
                 yield entry
 
     def build(
@@ -270,6 +343,9 @@ class Store:
             return found
         with refuse_unwritable(self.root), hold_lease(self, f"build of {kind}"):
             tmp = self.root / "tmp" / mark_draft(kind)
+            if self._mirror is not None:
+                self._mirror.make()
+                self._mirror.resume_work(identity, KIND_FILE)
             for folder in (tmp, work):
                 make_folder(folder)
             if not (work / KIND_FILE).exists():
@@ -283,6 +359,8 @@ class Store:
                 shutil.rmtree(tmp, ignore_errors=True)
             entry = Entry(reference, dict(inputs), dict(options), version, summary)
             self._record(entry)
+            if self._mirror is not None:
+                self._mirror.drop_work(identity)
         shutil.rmtree(work, ignore_errors=True)
         return entry
 
@@ -335,16 +413,21 @@ class Store:
             else:
                 path.unlink(missing_ok=True)
             dropped += 1
-        for work in (self.root / "work").iterdir():
+        for identity in sorted(path.name for path in (self.root / "work").iterdir()):
             # a run that was killed between the manifest entry and its last line left them
             with suppress(StoreError):
-                if self._find(work.name) is not None:
-                    shutil.rmtree(work, ignore_errors=True)
+                if self._find(identity) is not None:
+                    if self._mirror is not None:
+                        self._mirror.drop_work(identity)
+                    shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
         drop_leases(self)
         return dropped
 
     def _publish(self, tmp: Path, reference: Reference) -> None:
         target = self.root / reference.path
+        if self._mirror is not None:
+            self._mirror.publish(tmp, target)
+            return
         make_folder(target.parent)
         close_tree(tmp, self.root.stat().st_mode)
         for path in (tmp, *tmp.rglob("*")):
@@ -370,8 +453,7 @@ class Store:
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
-        path = self.root / "manifest" / f"{entry.reference.identity}.json"
-        replace_file(path, seal(entry.to_json()))
+        self.objects.put(f"manifest/{entry.reference.identity}.json", seal(entry.to_json()))
 
 
 def identify(
@@ -389,25 +471,3 @@ def _is_whole(folder: Path) -> bool:
         return not find_changes(folder)
     except StoreError:
         return False
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
-    tmp = path.with_name(mark_draft(f".{path.name}"))
-    try:
-        write_file(tmp, content)
-        sync_file(tmp)
-        os.replace(tmp, path)
-    except BaseException:
-        tmp.unlink(missing_ok=True)
-        raise
-    sync_file(path.parent)
-
-
-def sync_file(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

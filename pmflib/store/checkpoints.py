@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.store.artefacts import replace_file
-from pmflib.store.private_files import make_folder
+from pmflib.objects.local_folder import replace_file
+from pmflib.objects.private_files import make_folder
+from pmflib.store.artefacts import KIND_FILE
+from pmflib.store.mirrors import find_mirror_of_work
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -24,7 +26,7 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def save_bytes(path: Path, content: bytes) -> None:
-    """Write a file in place of the one before, in a folder that is made if need be."""
+    """Write a file in place of the one before, in a folder that is made if need be; that of a bucket has it too."""
     while True:
         # another run of the same work removes the folder when it is done first, be it between these two lines
         make_folder(path.parent)
@@ -32,7 +34,9 @@ def save_bytes(path: Path, content: bytes) -> None:
             replace_file(path, content)
         except FileNotFoundError:
             continue
-        return
+        break
+    if (mirror := find_mirror_of_work(path)) is not None:
+        mirror.keep_checkpoint(path, content, KIND_FILE)
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:

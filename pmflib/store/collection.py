@@ -11,14 +11,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pmflib.objects.drafts import mark_draft
 from pmflib.store.artefacts import (
     Entry,
     Store,
+    refuse_bucket,
     refuse_unwritable,
 )
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
-from pmflib.store.leases import hold_lease, list_leases, mark_draft
+from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import (
     BY_AGE,
@@ -132,6 +134,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
         If an entry of the manifest or a record is damaged, for it may refer to what would be deleted; or if the store
         cannot be written. Nothing is deleted then.
     """
+    refuse_bucket(store, "collected")
     # first: what is used from here on is touched
     oldest_lease = _find_oldest_lease(store)
     runs = choose_kept_runs(store, keep_runs)

@@ -18,6 +18,7 @@ from pmflib.errors import StoreError
 from pmflib.json_files import parse_json
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
+from pmflib.store.mirrors import find_place, name_for_workers
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_tallies
 
 SAMPLES = "samples"
@@ -67,7 +68,7 @@ class Layer:
     partition
         The artefact.
     path
-        Its Zarr group, absolute, as a string: it travels to workers.
+        Its Zarr group: a path, absolute, or a URL; it travels to workers, and `find_place` finds it there.
     first_key, last_key
         Keys of its samples are between them, both included: see `pmflib.ingest.buckets.make_keys`.
     blocks
@@ -91,7 +92,7 @@ class Layer:
     def supersede(self, rows: IntArray) -> Layer:
         """Leave out some rows more, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
-        tallies = read_tallies(Path(self.path))
+        tallies = read_tallies(find_place(self.path))
         blocks = []
         for block in self.blocks:
             dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))
@@ -153,9 +154,9 @@ def open_layer(store: Store, partition: Reference, keys: tuple[int, int]) -> Lay
     StoreError
         If it is not in the store, or damaged.
     """
-    path = (store.locate(partition) / SAMPLES).resolve()
+    path = store.locate(partition).resolve() / SAMPLES
     nothing = np.empty(0, np.int64)
-    return Layer(partition, str(path), *keys, tuple(list_blocks(path)), nothing)
+    return Layer(partition, name_for_workers(path), *keys, tuple(list_blocks(path)), nothing)
 
 
 def write_layers(
@@ -230,7 +231,7 @@ def list_layers(store: Store, dataset: Reference) -> list[Layer]:
     return [
         Layer(
             partition,
-            str(paths[place]),
+            paths[place],
             int(keys[place][0]),
             int(keys[place][1]),
             tuple(blocks.get(place, ())),
@@ -339,16 +340,19 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
         ) from error
 
 
-def list_partitions(store: Store, dataset: Reference) -> list[Path]:
-    """Zarr groups of a dataset's partitions, in order; paths are absolute.
+def list_partitions(store: Store, dataset: Reference) -> list[str]:
+    """Zarr groups of a dataset's partitions, in order: paths, absolute, or URLs.
 
     Raises
     ------
     StoreError
-        If the dataset or a partition is not in the store.
+        If the dataset or a partition is not in the store; in a bucket, a partition is asked for when it is read.
     """
     partitions = read_partitions(store, dataset)
-    return [(store.locate(partition) / SAMPLES).resolve() for partition in partitions]
+    if not store.is_bucket:
+        for partition in partitions:
+            store.locate(partition)
+    return [f"{store.address}/{partition.path}/{SAMPLES}" for partition in partitions]
 
 
 def list_dataset_blocks(
@@ -368,7 +372,7 @@ def _list_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[tuple[int, BlockReference]]:
     """Place of the partition, and block, of some folds or of all."""
-    paths = [str(path) for path in list_partitions(store, dataset)]
+    paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
     wanted = _read_table(store, dataset, BLOCKS)
     if folds is not None:

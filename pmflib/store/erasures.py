@@ -10,15 +10,26 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, refuse_unwritable, replace_file
-from pmflib.store.leases import Lease, list_leases
+from pmflib.errors import PmfError, StoreError
+from pmflib.objects.drafts import find_own_holder
+from pmflib.objects.interface import ObjectChangedError
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable
+from pmflib.store.leases import (
+    LEASE_SECONDS,
+    Lease,
+    hold_lease,
+    keep_touched,
+    list_leases,
+    read_store_clock,
+)
 from pmflib.store.sealed_json import seal, unseal
 
 ERASURES = "erasures.json"
 """File of a store with its erasures; a store from which nothing was erased has none."""
 SALT_BYTES = 32
 """Bytes of the salt of a store: nobody has tables of digests for it."""
+LOCK = "leases/lock"
+"""Object of a store in a bucket that is there while one process is to be alone in it."""
 PURPOSE = "erase"
 """Purpose of the lease of an erasure."""
 
@@ -143,9 +154,8 @@ def read_erasures(store: Store) -> ErasureList | None:
     StoreError
         If the list is damaged: without it, raw files would bring back whom they still hold.
     """
-    path = store.root / ERASURES
     try:
-        content = unseal(path.read_bytes())
+        content = unseal(store.objects.read(ERASURES)[0])
         erasures = [
             Erasure(
                 int(each["number"]),
@@ -163,9 +173,11 @@ def read_erasures(store: Store) -> ErasureList | None:
         found.list_hashes()
     except FileNotFoundError:
         return None
+    except PmfError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
-            f"{ERASURES} of store {str(store.root)!r} is damaged ({error}); take it from a copy of the store: without "
+            f"{ERASURES} of store {store.name!r} is damaged ({error}); take it from a copy of the store: without "
             "it, raw files would bring back the samples that were erased"
         ) from error
     return found
@@ -179,7 +191,7 @@ def new_list() -> ErasureList:
 def write_erasures(store: Store, erasures: ErasureList) -> None:
     """Replace the list of a store; it survives a loss of power from then on."""
     with refuse_unwritable(store.root):
-        replace_file(store.root / ERASURES, seal(asdict(erasures)))
+        store.objects.put(ERASURES, seal(asdict(erasures)))
 
 
 def list_erased(store: Store) -> set[str]:
@@ -198,13 +210,14 @@ def stay_alone(store: Store) -> Iterator[None]:
         If one of them is under way.
     """
     with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
-        leases = [lease for lease in list_leases(store) if lease.is_alive]
+        own = find_own_holder()
+        leases = [lease for lease in list_leases(store) if lease.is_alive and lease.holder != own]
         # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
         killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
         for lease in leases:
             if lease.holder not in killed:
                 raise StoreError(_describe(store, lease))
-            (store.root / "leases" / lease.name).unlink(missing_ok=True)
+            store.objects.delete([f"leases/{lease.name}"])
         yield
 
 
@@ -224,13 +237,19 @@ def keep_erasures_out(store: Store) -> Iterator[None]:
 @contextmanager
 def _lock(store: Store, kind: int, problem: str) -> Iterator[None]:
     """Hold a lock on the manifest, which ends with the process; on file systems without locks, leases must do."""
+    if store.is_bucket:
+        with (
+            _hold_alone(store, problem) if kind == fcntl.LOCK_EX else _hold_together(store, problem)
+        ):
+            yield
+        return
     descriptor = os.open(store.root / "manifest", os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StoreError(
-                f"store {str(store.root)!r} is busy: {problem}; wait until it is done, then run this again"
+                f"store {store.name!r} is busy: {problem}; wait until it is done, then run this again"
             ) from error
         except OSError:
             pass
@@ -239,9 +258,59 @@ def _lock(store: Store, kind: int, problem: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def _hold_alone(store: Store, problem: str) -> Iterator[None]:
+    """Hold the lock of a bucket: an object that one process creates, or takes over from one that has ended.
+
+    Whoever works in the store puts a lease there before it looks for this object, and whoever is to be alone looks for
+    leases after it has made it: of two that begin at once, at least one sees the other.
+    """
+    content = find_own_holder().encode()
+    busy = StoreError(
+        f"store {store.name!r} is busy: {problem}; wait until it is done, then run this again"
+    )
+    try:
+        store.objects.create(LOCK, content)
+    except FileExistsError:
+        found = _read_lock(store)
+        if found is not None and found[1] < LEASE_SECONDS:
+            raise busy from None
+        try:
+            if found is None:
+                store.objects.create(LOCK, content)
+            else:
+                store.objects.replace(LOCK, content, found[0])
+        except (FileExistsError, ObjectChangedError, FileNotFoundError):
+            raise busy from None
+    with keep_touched(store, LOCK, content):
+        yield
+
+
+@contextmanager
+def _hold_together(store: Store, problem: str) -> Iterator[None]:
+    """Hold a lease, and see that nobody holds the lock of a bucket."""
+    with hold_lease(store, "work"):
+        found = _read_lock(store)
+        if found is not None and found[1] < LEASE_SECONDS:
+            raise StoreError(
+                f"store {store.name!r} is busy: {problem}; wait until it is done, then run this again"
+            )
+        yield
+
+
+def _read_lock(store: Store) -> tuple[str, float] | None:
+    """Tag of the lock of a bucket, and its age, seconds; None if nobody holds it."""
+    try:
+        _, tag = store.objects.read(LOCK)
+    except FileNotFoundError:
+        return None
+    facts = [each for each in store.objects.list_objects("leases") if each.name == LOCK]
+    return (tag, read_store_clock(store, facts) - facts[0].touched) if facts else None
+
+
 def _describe(store: Store, lease: Lease) -> str:
     return (
-        f"store {str(store.root)!r} is in use: {lease.purpose or 'unknown work'}, process {lease.process} on "
+        f"store {store.name!r} is in use: {lease.purpose or 'unknown work'}, process {lease.process} on "
         f"{lease.host or 'an unknown host'}, last seen {lease.age:.0f} seconds ago; wait until it is done. If that "
         f"process has ended, delete leases/{lease.name} of the store, then run this again"
     )

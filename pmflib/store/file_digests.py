@@ -6,15 +6,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from pmflib.errors import StoreError
+from pmflib.objects.local_folder import read_file_ranges
+from pmflib.store.mirrors import LIST_FILE, find_mirror
 
-LIST_FILE = ".digests"
-"""List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
-content: the digest of the content is a digest of this list."""
 PLACE_DIGITS = 24
 """Digits of an artefact's digest that name its folder."""
 _PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
@@ -71,6 +70,9 @@ def find_artefact(path: Path) -> Path | None:
             continue
         if (folder / LIST_FILE).is_file():
             return folder
+        mirror = find_mirror(folder.parent.parent)
+        if mirror is not None and mirror.fetch_list(folder):
+            return folder
         if (folder.parent.parent / "manifest").is_dir():
             raise StoreError(f"{_describe(folder)} has no list of digests; {_remedy(folder)}")
     return None
@@ -92,6 +94,8 @@ def read_list(folder: Path) -> Mapping[str, str]:
     StoreError
         If the list does not read, or is not the one that the folder is named after.
     """
+    if (mirror := find_mirror(folder.parent.parent)) is not None:
+        mirror.fetch_list(folder)
     try:
         state = os.stat(folder / LIST_FILE)
     except OSError as error:
@@ -116,6 +120,70 @@ def _read_list(folder: Path, *state: int) -> Mapping[str, str]:
     )
 
 
+def fetch_files(folder: Path, names: Iterable[str]) -> None:
+    """Fetch some files of an artefact of a bucket that this machine has not read yet, by relative name, side by side.
+
+    Of a store on a disk, all are there, or lost.
+
+    Raises
+    ------
+    StoreError
+        If one is lost or changed in the bucket.
+    """
+    if (mirror := find_mirror(folder.parent.parent)) is not None:
+        mirror.fetch_files(folder, read_list(folder), names)
+
+
+def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
+    """Fetch all files of an artefact at and below some names in a folder of it: see `fetch_files`.
+
+    Returns
+    -------
+    The folder.
+    """
+    folder = find_artefact(path)
+    if folder is not None and find_mirror(folder.parent.parent) is not None:
+        places = [(path / name).relative_to(folder).as_posix() for name in names]
+        below = tuple("" if place == "." else f"{place}/" for place in places)
+        fetch_files(folder, [each for each in read_list(folder) if f"{each}/".startswith(below)])
+    return path
+
+
+def holds(path: Path) -> bool:
+    """Whether an artefact has a file or folder, here or in its bucket; `exists` for what is in no artefact.
+
+    An artefact that is not there, or has lost its list, has none.
+    """
+    try:
+        folder = find_artefact(path)
+    except StoreError:
+        return False
+    if folder is None or find_mirror(folder.parent.parent) is None:
+        return path.exists()
+    name = path.relative_to(folder).as_posix()
+    return name == "." or any(f"{each}/".startswith(f"{name}/") for each in read_list(folder))
+
+
+def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+    """Read bytes [start, stop) of a file, for each range; they are not checked.
+
+    A file of a bucket that is not on this machine stays there, and only these bytes are fetched.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    try:
+        return read_file_ranges(path, ranges)
+    except FileNotFoundError:
+        folder = find_artefact(path)
+        mirror = None if folder is None else find_mirror(folder.parent.parent)
+        if mirror is None:
+            raise
+        return mirror.read_ranges(path, ranges)
+
+
 def read_checked(path: Path) -> bytes:
     """Read a file, and check it: see `check_file`; for files that fit in memory.
 
@@ -130,12 +198,14 @@ def read_checked(path: Path) -> bytes:
     if folder is None:
         return path.read_bytes()
     expected = _expect(folder, path)
-    try:
+    content = b""
+
+    def digest() -> str:
+        nonlocal content
         content = path.read_bytes()
-    except OSError as error:
-        raise _refuse(folder, path, error.strerror or "unreadable") from error
-    if hashlib.sha256(content).hexdigest() != expected:
-        raise _refuse(folder, path, "its content has changed")
+        return hashlib.sha256(content).hexdigest()
+
+    _compare(folder, path, expected, digest)
     return content
 
 
@@ -162,9 +232,14 @@ def check_files(folder: Path, name: str) -> None:
     if (root := find_artefact(folder)) is None:
         return
     prefix = "" if folder == root else folder.relative_to(root).as_posix() + "/"
-    for each, expected in read_list(root).items():
-        if each.startswith(prefix) and (each == name or each.endswith("/" + name)):
-            _check(root, root / each, expected)
+    wanted = {
+        each: expected
+        for each, expected in read_list(root).items()
+        if each.startswith(prefix) and (each == name or each.endswith("/" + name))
+    }
+    fetch_files(root, wanted)
+    for each, expected in wanted.items():
+        _check(root, root / each, expected)
 
 
 def check_artefact(folder: Path) -> None:
@@ -182,12 +257,14 @@ def check_artefact(folder: Path) -> None:
 def find_changes(folder: Path) -> list[str]:
     """Files of an artefact that are lost, changed or added since it was published, by relative name, in order.
 
+    Of an artefact in a bucket, this machine's files are looked at, and those that it lacks are fetched first.
+
     Raises
     ------
     StoreError
         If its list is lost or damaged.
     """
-    published, found = read_list(folder), digest_files(folder)
+    published, found = read_list(folder), digest_files(fetch_all(folder))
     return sorted(
         name for name in published.keys() | found if published.get(name) != found.get(name)
     )
@@ -201,12 +278,25 @@ def _expect(folder: Path, path: Path) -> str:
 
 
 def _check(folder: Path, path: Path, expected: str) -> None:
-    try:
-        found = digest_file(path)
-    except OSError as error:
-        raise _refuse(folder, path, error.strerror or "unreadable") from error
-    if found != expected:
-        raise _refuse(folder, path, "its content has changed")
+    _compare(folder, path, expected, lambda: digest_file(path))
+
+
+def _compare(folder: Path, path: Path, expected: str, digest: Callable[[], str]) -> None:
+    """Compare the digest of a file; one of a mirror that is not what it should be is fetched again, once."""
+    mirror, name = find_mirror(folder.parent.parent), path.relative_to(folder).as_posix()
+    for is_last in (mirror is None, True):
+        try:
+            if mirror is not None:
+                mirror.fetch_files(folder, {name: expected}, [name])
+            if digest() == expected:
+                return
+            problem = _refuse(folder, path, "its content has changed")
+        except OSError as error:
+            problem = _refuse(folder, path, error.strerror or "unreadable")
+            problem.__cause__ = error
+        if is_last:
+            raise problem
+        path.unlink(missing_ok=True)
 
 
 def _refuse(folder: Path, path: Path, problem: str) -> StoreError:

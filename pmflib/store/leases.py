@@ -8,13 +8,15 @@ import platform
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pmflib.store.private_files import make_folder, write_file
+from pmflib.errors import PmfError
+from pmflib.objects.bucket import call_in_parallel
+from pmflib.objects.drafts import find_own_holder
+from pmflib.objects.interface import ObjectFacts, Objects
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
@@ -25,7 +27,8 @@ system for less is not taken for a dead one."""
 HEARTBEAT_SECONDS = 30.0
 """Time between touches, seconds."""
 _LEASE = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}")
-_DRAFT = re.compile(r".+-([0-9a-f]{32})-[0-9a-f]{8}")
+FOLDER = "leases"
+"""Folder of a store with an object for each lease."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Lease:
     host, process
         Name of the machine and process id, for people.
     started
-        When it was taken, seconds since 1970 by the clock of the store's file system, as the times of its files are.
+        When it was taken, seconds since 1970 by the clock of the store's file system or server, as the times of its
+        files are.
     age
         Seconds since it was last touched, by the same clock.
     """
@@ -75,46 +79,52 @@ def hold_lease(store: Store, purpose: str) -> Iterator[None]:
     purpose
         What is being done, for people.
     """
-    path = _heart.start(store.root.resolve() / "leases", purpose)
+    name = _heart.start(store.objects, purpose)
     try:
         yield
     finally:
-        _heart.stop(path)
+        _heart.stop(store.objects, name)
+
+
+@contextmanager
+def keep_touched(store: Store, name: str, content: bytes) -> Iterator[None]:
+    """Touch an object that is there as leases are, and delete it afterwards."""
+    _heart.hold(store.objects, name, content)
+    try:
+        yield
+    finally:
+        _heart.stop(store.objects, name)
 
 
 def list_leases(store: Store) -> list[Lease]:
     """All leases of a store, in order of their start; those that are over are listed until leftovers are dropped."""
-    folder = store.root / "leases"
-    # ages by one clock, whichever hosts touch the leases: that of the file system, which sets this time; in a store
-    # that may only be read they are at least so old
-    with suppress(OSError):
-        os.utime(folder)
-    now = folder.stat().st_mtime
-    found = []
-    for path in folder.iterdir():
-        if is_lease(path.name):
-            # one that is gone by now is over
-            with suppress(FileNotFoundError):
-                found.append(_read_lease(path, now))
-    return sorted(found, key=lambda lease: lease.started)
+    objects = store.objects
+    # ages by one clock, whichever hosts touch the leases: that of the file system or server, which sets their times
+    known = [
+        facts for facts in objects.list_objects(FOLDER) if is_lease(facts.name.rpartition("/")[2])
+    ]
+    now = read_store_clock(store, known) if known else 0.0
+    found = call_in_parallel(lambda facts: _read_lease(objects, facts, now), known)
+    return sorted((lease for lease in found if lease), key=lambda lease: lease.started)
+
+
+def read_store_clock(store: Store, known: Sequence[ObjectFacts] = ()) -> float:
+    """Time by the clock of a store; where nothing may be written, no earlier than the newest of some objects."""
+    newest = max((facts.touched for facts in known), default=0.0)
+    try:
+        return max(newest, store.objects.read_clock())
+    except (PmfError, OSError):
+        if not known:
+            raise
+        # in a store that may only be read they are at least so old
+        return newest
 
 
 def drop_leases(store: Store) -> None:
     """Delete the leases that are over."""
-    for lease in list_leases(store):
-        if not lease.is_alive:
-            (store.root / "leases" / lease.name).unlink(missing_ok=True)
-
-
-def mark_draft(name: str) -> str:
-    """Name of a draft, which holds the name of its process and a random part."""
-    return f"{name}-{_heart.holder}-{uuid.uuid4().hex[:8]}"
-
-
-def find_holder(draft: str) -> str | None:
-    """Name of the process whose draft has a name; None for what is no draft."""
-    parts = _DRAFT.fullmatch(draft)
-    return None if parts is None else parts[1]
+    store.objects.delete(
+        [f"{FOLDER}/{lease.name}" for lease in list_leases(store) if not lease.is_alive]
+    )
 
 
 def is_lease(name: str) -> bool:
@@ -122,69 +132,94 @@ def is_lease(name: str) -> bool:
     return _LEASE.fullmatch(name) is not None
 
 
-def _read_lease(path: Path, now: float) -> Lease:
-    touched = path.stat().st_mtime
+def _read_lease(objects: Objects, facts: ObjectFacts, now: float) -> Lease | None:
+    name, touched = facts.name.rpartition("/")[2], facts.touched
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(objects.read(facts.name)[0])
         return Lease(
-            path.name,
+            name,
             str(content["purpose"]),
             str(content["host"]),
             int(content["process"]),
             float(content["started"]),
             now - touched,
         )
+    except FileNotFoundError:
+        # one that is gone by now is over
+        return None
+    except PmfError:
+        raise
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         # it is being written, or was changed by hand: its age counts all the same
-        return Lease(path.name, "", "", 0, touched, now - touched)
+        return Lease(name, "", "", 0, touched, now - touched)
+
+
+@dataclass
+class _Held:
+    """A lease of this process: where it is, what it says, and how many hold it."""
+
+    objects: Objects
+    content: bytes
+    users: int = 1
 
 
 class _Heart:
-    """Touches the leases of this process."""
+    """Touches the leases of this process.
+
+    In a bucket, whatever a process does side by side shares one lease, which has the purpose of the first.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._held: dict[Path, bytes] = {}
+        self._held: dict[tuple[str, str], _Held] = {}
         self._thread: threading.Thread | None = None
-        self.holder = uuid.uuid4().hex
 
-    def start(self, folder: Path, purpose: str) -> Path:
-        make_folder(folder)
-        path = folder / f"{self.holder}-{uuid.uuid4().hex[:8]}"
-        write_file(path, b"")
-        facts = {
+    def start(self, objects: Objects, purpose: str) -> str:
+        with self._condition:
+            for (address, name), held in self._held.items():
+                shares = not objects.lists_cheaply and is_lease(name.rpartition("/")[2])
+                if address == objects.address and shares:
+                    held.users += 1
+                    return name
+        name = f"{FOLDER}/{find_own_holder()}-{uuid.uuid4().hex[:8]}"
+        facts: dict[str, Any] = {
             "purpose": purpose,
             "host": platform.node(),
             "process": os.getpid(),
-            "started": path.stat().st_mtime,
+            "started": objects.read_clock(),
         }
         content = json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()
-        path.write_bytes(content)
+        objects.touch(name, content)
+        self.hold(objects, name, content)
+        return name
+
+    def hold(self, objects: Objects, name: str, content: bytes) -> None:
         with self._condition:
-            self._held[path] = content
+            self._held[objects.address, name] = _Held(objects, content)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="pmf-leases", daemon=True)
                 self._thread.start()
-        return path
 
-    def stop(self, path: Path) -> None:
+    def stop(self, objects: Objects, name: str) -> None:
         with self._condition:
-            self._held.pop(path, None)
+            held = self._held.get((objects.address, name))
+            if held is not None:
+                held.users -= 1
+                if held.users:
+                    return
+            self._held.pop((objects.address, name), None)
             self._condition.notify()
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        with suppress(OSError, PmfError):
+            objects.delete([name])
 
     def _beat(self) -> None:
         with self._condition:
             while self._held:
                 self._condition.wait(HEARTBEAT_SECONDS)
-                for path, content in self._held.items():
+                for (_, name), held in self._held.items():
                     # a disk that is full, or gone for a while, is for the work itself to report
-                    with suppress(OSError):
-                        if path.exists():
-                            os.utime(path)
-                        else:
-                            write_file(path, content)
+                    with suppress(OSError, PmfError):
+                        held.objects.touch(name, held.content)
             self._thread = None
 
 
@@ -192,7 +227,7 @@ _heart = _Heart()
 
 
 def _renew() -> None:
-    """Give a forked process a name of its own; its parent touches the leases that were held before."""
+    """Give a forked process leases of its own; its parent touches those that were held before."""
     global _heart
     _heart = _Heart()
 

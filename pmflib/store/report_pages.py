@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pmflib.store.artefacts import Store, refuse_unwritable, replace_file
-from pmflib.store.private_files import make_folder
+from pmflib.store.artefacts import Store, refuse_unwritable
 
 REPORTS = "reports"
 """Folder of a store with a folder of pages for each pipeline."""
 
 
-def keep_page(store: Store, name: str, number: int, content: bytes) -> Path:
+def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
     """Write the page of a run into a store; one that is there is replaced.
 
     Parameters
@@ -28,18 +27,17 @@ def keep_page(store: Store, name: str, number: int, content: bytes) -> Path:
 
     Returns
     -------
-    The file.
+    The place of the page: a path, absolute, or a URL.
 
     Raises
     ------
     StoreError
         If the store cannot be written.
     """
-    path = store.root / REPORTS / name / f"{number:06}.html"
+    place = f"{REPORTS}/{name}/{number:06}.html"
     with refuse_unwritable(store.root):
-        make_folder(path.parent)
-        replace_file(path, content)
-    return path
+        store.objects.put(place, content)
+    return f"{store.address}/{place}"
 
 
 def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:
@@ -56,17 +54,17 @@ def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) 
     -------
     Number of pages.
     """
-    pages = sorted((store.root / REPORTS).glob("*/*.html"))
-    if kept is None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(store.root / REPORTS)
-        return len(pages)
+    pages = [Path(facts.name) for facts in store.objects.list_objects(REPORTS)]
     gone = [
         page
         for page in pages
-        if not page.stem.isdecimal() or int(page.stem) not in kept.get(page.parent.name, ())
+        if kept is None
+        or not page.stem.isdecimal()
+        or int(page.stem) not in kept.get(page.parent.name, ())
     ]
-    for page in gone:
+    store.objects.delete([page.as_posix() for page in gone])
+    if kept is None and not store.is_bucket:
+        # drafts go with them
         with suppress(FileNotFoundError):
-            page.unlink()
+            shutil.rmtree(store.root / REPORTS)
     return len(gone)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pmflib.errors import StoreError
-from pmflib.store.artefacts import (
-    Reference,
-    Store,
-    refuse_unwritable,
-    sync_file,
-)
+from pmflib.errors import PmfError, StoreError
+from pmflib.objects.bucket import call_in_parallel
+from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
-from pmflib.store.leases import hold_lease, mark_draft
-from pmflib.store.private_files import make_folder, write_file
+from pmflib.store.leases import hold_lease
 from pmflib.store.sealed_json import seal, unseal
 
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
@@ -36,6 +31,10 @@ COLLECTIONS = "@gc"
 
 RECORDS = "runs"
 """Folder of a store with a folder of records for each pipeline."""
+
+HINT = "last"
+"""Object beside the records of a pipeline in a bucket: the number of a record that was the last when it was written. It
+may lag behind, and is a place to start from: a number is taken when its record is there, and not when this says so."""
 
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
@@ -129,9 +128,7 @@ def name_labelling(name: str) -> str:
 
 def list_histories(store: Store) -> list[str]:
     """Names under which a store holds records of runs: of pipelines, and of their labels; not of collections."""
-    folder = store.root / RECORDS
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    return [name for name in names if name != COLLECTIONS and (folder / name).is_dir()]
+    return [name for name in store.objects.list_folders(RECORDS) if name != COLLECTIONS]
 
 
 def append_record(
@@ -155,29 +152,21 @@ def append_record(
     -------
     The record with its number. Of two runs that end together, each has a number of its own.
     """
-    folder = store.root / RECORDS / name
     with refuse_unwritable(store.root), hold_lease(store, f"record of {name}"):
-        make_folder(folder)
-        number = max([*list_numbers(folder), *list_lost(folder)], default=0)
+        number = _find_last(store, name)
         while True:
             number += 1
             if settle is not None:
-                live = read_record(folder, number - 1).live if number > 1 else None
-                record = settle(record, live)
+                before = next(_read_backwards(store, name, number), None)
+                record = settle(record, None if before is None else before.live)
             numbered = RunRecord(**{**vars(record), "number": number})
-            text = seal(asdict(numbered))
-            draft = folder / mark_draft(".record")
-            try:
-                write_file(draft, text)
-                sync_file(draft)
-                # a link, unlike a rename, never replaces the record of another run
-                os.link(draft, folder / _file_name(number))
-            except FileExistsError:
-                continue
-            finally:
-                draft.unlink(missing_ok=True)
-            sync_file(folder)
-            return numbered
+            # only one run creates the record of a number
+            with suppress(FileExistsError):
+                store.objects.create(_name_record(name, number), seal(asdict(numbered)))
+                break
+        if not store.objects.lists_cheaply:
+            store.objects.put(f"{RECORDS}/{name}/{HINT}", str(number).encode())
+        return numbered
 
 
 def list_records(store: Store, name: str) -> list[RunRecord]:
@@ -188,14 +177,14 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     StoreError
         If a record is damaged.
     """
-    folder, forward = store.root / RECORDS / name, _read_forward(store)
-    records = [read_record(folder, number) for number in sorted(list_numbers(folder))]
-    return [_forward(record, forward) for record in records]
+    forward, numbers = _read_forward(store), list_numbers(store, name)
+    records = call_in_parallel(lambda number: _read_kept(store, name, number), numbers)
+    return [_forward(record, forward) for record in records if record is not None]
 
 
 def locate_record(store: Store, name: str, number: int) -> Path:
-    """File of a record."""
-    return store.root / RECORDS / name / _file_name(number)
+    """File of a record, of a store on a disk."""
+    return store.root / _name_record(name, number)
 
 
 def find_record(store: Store, name: str, number: int) -> RunRecord:
@@ -206,14 +195,14 @@ def find_record(store: Store, name: str, number: int) -> RunRecord:
     StoreError
         If there is no such run, or its record is damaged.
     """
-    folder = store.root / RECORDS / name
-    numbers = sorted(list_numbers(folder))
-    if number not in numbers:
+    numbers = list_numbers(store, name)
+    record = _read_kept(store, name, number) if number in numbers else None
+    if record is None:
         known = f"there are {numbers[0]} to {numbers[-1]}" if numbers else "it has never run"
         raise StoreError(
             f"run {number} of pipeline {name!r} is not in its history: {known}; `pmf history` lists them"
         )
-    return _forward(read_record(folder, number), _read_forward(store))
+    return _forward(record, _read_forward(store))
 
 
 def find_live(store: Store, name: str) -> Reference | None:
@@ -225,9 +214,8 @@ def find_live(store: Store, name: str) -> Reference | None:
         If a record is damaged.
     """
     # newest first: the last record says what is live
-    folder = store.root / RECORDS / name
-    last = max(list_numbers(folder), default=0)
-    return read_record(folder, last).live if last else None
+    last = next(_read_backwards(store, name), None)
+    return None if last is None else last.live
 
 
 def find_last_run(store: Store, name: str) -> RunRecord | None:
@@ -238,9 +226,7 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / RECORDS / name
-    for number in sorted(list_numbers(folder), reverse=True):
-        record = read_record(folder, number)
+    for record in _read_backwards(store, name):
         if record.action in ("run", "labels") and record.is_complete:
             return _forward(record, _read_forward(store))
     return None
@@ -254,9 +240,7 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
     StoreError
         If a record is damaged.
     """
-    folder = store.root / RECORDS / name
-    for number in sorted(list_numbers(folder), reverse=True):
-        record = read_record(folder, number)
+    for record in _read_backwards(store, name):
         if record.action == "run" and record.stages.get("model") == model:
             return _forward(record, _read_forward(store))
     return None
@@ -317,43 +301,78 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _file_name(number: int) -> str:
-    return f"{number:06}.json"
+def _name_record(name: str, number: int, suffix: str = ".json") -> str:
+    return f"{RECORDS}/{name}/{number:06}{suffix}"
 
 
-def list_numbers(folder: Path) -> Sequence[int]:
-    """Numbers of the records in the folder of a pipeline, in no order."""
-    return _list_stems(folder, ".json")
+def list_numbers(store: Store, name: str) -> Sequence[int]:
+    """Numbers of the records of a pipeline, in order; in a bucket, also of those that were declared lost."""
+    if store.objects.lists_cheaply:
+        return list_stored(store, name, ".json")
+    return range(1, _find_last(store, name) + 1)
 
 
-def list_lost(folder: Path) -> Sequence[int]:
-    """Numbers of the records of a pipeline that somebody has declared lost, by a file that ends in .lost."""
-    return _list_stems(folder, ".lost")
+def list_stored(store: Store, name: str, suffix: str) -> list[int]:
+    """Numbers of the files of a pipeline that end in .json, its records, or in .lost: those somebody declared lost."""
+    paths = (Path(facts.name) for facts in store.objects.list_objects(f"{RECORDS}/{name}"))
+    found = (path.stem for path in paths if path.suffix == suffix)
+    return sorted(int(stem) for stem in found if stem.isdecimal())
 
 
-def _list_stems(folder: Path, suffix: str) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return [int(path.stem) for path in folder.glob(f"*{suffix}") if path.stem.isdecimal()]
+def _find_last(store: Store, name: str) -> int:
+    """Last number that is taken, by a record or one that is declared lost; 0 if none is."""
+    if store.objects.lists_cheaply:
+        return max([*list_numbers(store, name), *list_stored(store, name, ".lost")], default=0)
+    try:
+        text = store.objects.read(f"{RECORDS}/{name}/{HINT}")[0]
+    except FileNotFoundError:
+        text = b""
+    number = int(text) if text.isdigit() else 0
+    while True:
+        after = [_name_record(name, number + 1, suffix) for suffix in (".json", ".lost")]
+        if not any(call_in_parallel(store.objects.exists, after)):
+            return number
+        number += 1
 
 
-def read_record(folder: Path, number: int) -> RunRecord:
-    """Read a record in the folder of a pipeline.
+def _read_backwards(store: Store, name: str, before: int | None = None) -> Iterator[RunRecord]:
+    """Records of a pipeline, the newest first; of those before a number, where one is given."""
+    for number in sorted(list_numbers(store, name), reverse=True):
+        if before is None or number < before:
+            record = _read_kept(store, name, number)
+            if record is not None:
+                yield record
+
+
+def _read_kept(store: Store, name: str, number: int) -> RunRecord | None:
+    """Record of a pipeline; None for one that is declared lost."""
+    try:
+        return read_record(store, name, number)
+    except StoreError as error:
+        is_gone = isinstance(error.__cause__, FileNotFoundError)
+        if is_gone and store.objects.exists(_name_record(name, number, ".lost")):
+            return None
+        raise
+
+
+def read_record(store: Store, name: str, number: int) -> RunRecord:
+    """Read a record of a pipeline.
 
     Raises
     ------
     StoreError
         If it does not read, or has been edited.
     """
-    path = folder / _file_name(number)
+    place = _name_record(name, number)
     try:
-        record = RunRecord.from_json(unseal(path.read_bytes()))
+        record = RunRecord.from_json(unseal(store.objects.read(place)[0]))
         if record.number != number:
             raise ValueError(f"it is the record of run {record.number}")
+    except PmfError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        place = f"{RECORDS}/{folder.name}/{path.name}"
         raise StoreError(
-            f"record {place} is damaged ({error}); restore it from a copy, or rename it to {path.stem}.lost: the "
+            f"record {place} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost: the "
             "history then lacks that run"
         ) from error
     return record

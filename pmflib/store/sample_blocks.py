@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pmflib.arrays import IntArray
 from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
+from pmflib.store.mirrors import find_place, name_for_workers
 from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
@@ -38,7 +39,7 @@ class BlockReference:
     Parameters
     ----------
     path
-        Folder of the partition, as a string: it travels to workers.
+        Folder of the partition, or its URL: it travels to workers, and `find_place` finds it there.
     start, stop
         Rows of the partition.
     fold
@@ -258,9 +259,9 @@ def list_blocks(path: Path) -> list[BlockReference]:
         If the partition is gone or damaged.
     """
     arrays, _ = read_arrays(path, ["blocks"])
-    rows = arrays["blocks"].tolist()
+    rows, name = arrays["blocks"].tolist(), name_for_workers(path)
     return [
-        BlockReference(str(path), start, stop, fold, n_observed, nbytes)
+        BlockReference(name, start, stop, fold, n_observed, nbytes)
         for start, stop, fold, n_observed, nbytes in rows
     ]
 
@@ -281,10 +282,10 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
     opened: tuple[str, zarr.Group] | None = None
     for run in _find_runs(references):
         path, start = run[0].path, run[0].start
-        with refuse_damage(Path(path)):
+        with refuse_damage(find_place(path)):
             if opened is None or opened[0] != path:
                 # a block is read in a few milliseconds, and opening its partition takes one of them
-                opened = path, open_group(Path(path))
+                opened = path, open_group(find_place(path))
             whole = _read_rows(opened[1], start, run[-1].stop)
         for reference in run:
             if len(run) == 1 and reference.superseded is None:

@@ -30,12 +30,15 @@ class UnfinishedWork:
 def list_unfinished(store: Store) -> list[UnfinishedWork]:
     """Work of a store that was started and not ended, the oldest first."""
     found = []
-    for folder in (store.root / "work").iterdir():
+    marks = {facts.name: facts for facts in store.objects.list_objects("work")}
+    # of a local store, also folders without a checkpoint
+    for identity in {name.split("/")[1] for name in marks} | {*store.objects.list_folders("work")}:
+        mark = f"work/{identity}/{KIND_FILE}"
         try:
-            kind = (folder / KIND_FILE).read_text("utf-8")
-            began = datetime.fromtimestamp((folder / KIND_FILE).stat().st_mtime, UTC)
-        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
-            found.append(UnfinishedWork("", folder.name, ""))
+            kind = store.objects.read(mark)[0].decode("utf-8")
+            began = datetime.fromtimestamp(marks[mark].touched, UTC)
+        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, KeyError):
+            found.append(UnfinishedWork("", identity, ""))
             continue
-        found.append(UnfinishedWork(kind, folder.name, began.isoformat(timespec="seconds")))
+        found.append(UnfinishedWork(kind, identity, began.isoformat(timespec="seconds")))
     return sorted(found, key=lambda work: (work.since, work.identity))

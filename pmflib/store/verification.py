@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Literal
 
 from pmflib.errors import StoreError
+from pmflib.objects.drafts import find_holder
 from pmflib.running.processors import count_processors
-from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket
 from pmflib.store.file_digests import (
-    LIST_FILE,
     PLACE_DIGITS,
     digest_list,
     find_changes,
     read_list,
 )
-from pmflib.store.leases import find_holder, is_lease, list_leases
-from pmflib.store.run_records import RECORDS, list_lost, list_numbers, read_record
+from pmflib.store.leases import is_lease, list_leases
+from pmflib.store.mirrors import LIST_FILE
+from pmflib.store.run_records import RECORDS, list_stored, read_record
 
 Problem = Literal[
     "damaged content",
@@ -120,6 +121,7 @@ def verify_store(
     -------
     What was found.
     """
+    refuse_bucket(store, "verified")
     entries, damages = _read_entries(store)
     files = set(entries) | {Path(each.place).stem for each in damages}
     places: dict[str, list[Reference]] = {}
@@ -179,26 +181,26 @@ def _check_records(
     store: Store, collected: Collected, entries: Mapping[str, Entry], files: set[str]
 ) -> Iterator[Damage]:
     """Check that the records of all runs are there, and that what they refer to is."""
-    for folder in sorted(path for path in (store.root / RECORDS).glob("*") if path.is_dir()):
-        numbers, lost = set(list_numbers(folder)), set(list_lost(folder))
+    for name in store.objects.list_folders(RECORDS):
+        numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
         last = max(numbers, default=0)
         for number in range(1, max(numbers | lost, default=0) + 1):
-            place = f"{RECORDS}/{_show(folder.name)}/{number:06}.json"
+            place = f"{RECORDS}/{_show(name)}/{number:06}.json"
             if number not in numbers:
                 if number not in lost:
                     yield Damage("missing record", place, f"there are records up to {last}")
                 continue
             try:
-                record = read_record(folder, number)
+                record = read_record(store, name, number)
             except StoreError as error:
                 yield Damage("damaged record", place, str(error.__cause__))
                 continue
-            gone = number in collected.get(folder.name, ())
+            gone = number in collected.get(name, ())
             references = {} if gone else dict(record.stages)
             if record.live is not None and (not gone or number == last):
                 references["live"] = record.live
             for role, reference in references.items():
-                user = f"{role} of run {number} of {_show(folder.name)}"
+                user = f"{role} of run {number} of {_show(name)}"
                 yield from _check_reference(reference, user, entries, files)
 
 

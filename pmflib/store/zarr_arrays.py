@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from pmflib.errors import StoreError
 from pmflib.near_names import suggest_file
-from pmflib.store.file_digests import check_files
+from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
+from pmflib.store.mirrors import find_mirror
 
 if TYPE_CHECKING:
     # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
@@ -121,24 +122,80 @@ def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = N
     StoreError
         If a chunk is lost, where Zarr would give zeros.
     """
-    import zarr
     from zarr.storage import LocalStore
+
+    assert isinstance(group.store, LocalStore)
+    folder = group.store.root / group.path / name
+    artefact = find_artefact(folder)
+    if artefact is None or find_mirror(artefact.parent.parent) is None:
+        return _read_rows(group, name, start, stop, lambda keys: _find_lost(folder, keys))
+    prefix = folder.relative_to(artefact).as_posix()
+    while True:
+        seen: dict[str, tuple[int, int]] = {}
+
+        def fetch(keys: Iterable[str], seen: dict[str, tuple[int, int]] = seen) -> str:
+            published, wanted = read_list(artefact), []
+            for key in keys:
+                if f"{prefix}/{key}" not in published:
+                    return key
+                wanted.append(key)
+            fetch_files(artefact, [f"{prefix}/{key}" for key in wanted])
+            seen |= {key: _identify(folder / key) for key in wanted}
+            return _find_lost(folder, wanted)
+
+        fetch_files(artefact, [f"{prefix}/zarr.json"])
+        try:
+            rows = _read_rows(group, name, start, stop, fetch)
+        except Exception:
+            if not _has_changed(folder, seen):
+                raise
+            continue
+        # what another process drops from the mirror while it is read would be zeros
+        if not _has_changed(folder, seen):
+            return rows
+
+
+def _read_rows(
+    group: zarr.Group,
+    name: str,
+    start: int,
+    stop: int | None,
+    find_lost: Callable[[Iterable[str]], str],
+) -> Array:
+    import zarr
 
     array = group[name]
     if not isinstance(array, zarr.Array):
         raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
-    assert isinstance(group.store, LocalStore)
-    folder = group.store.root / group.path
     stop = array.shape[0] if stop is None else stop
     rest = (0,) * (array.ndim - 1)
     if array.size and start < stop:
-        for place in range(start // array.chunks[0], -(-stop // array.chunks[0])):
-            key = array.metadata.encode_chunk_key((place, *rest))
-            if not (folder / name / key).is_file():
-                raise StoreError(
-                    f"chunk {key} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
-                )
+        places = range(start // array.chunks[0], -(-stop // array.chunks[0]))
+        # one by one: damaged metadata may name more chunks than there can be
+        keys = (array.metadata.encode_chunk_key((place, *rest)) for place in places)
+        if lost := find_lost(keys):
+            raise StoreError(
+                f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
+            )
     return np.asarray(array[start:stop])
+
+
+def _find_lost(folder: Path, keys: Iterable[str]) -> str:
+    """First key without a file; "" if there is none."""
+    return next((key for key in keys if not (folder / key).is_file()), "")
+
+
+def _identify(path: Path) -> tuple[int, int]:
+    """What distinguishes a file from one that takes its place; zeros without one."""
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0
+    return state.st_ino, state.st_mtime_ns
+
+
+def _has_changed(folder: Path, seen: Mapping[str, tuple[int, int]]) -> bool:
+    return any(_identify(folder / key) != state for key, state in seen.items())
 
 
 def read_arrays(
@@ -166,6 +223,7 @@ def read_arrays(
         if kind is not None and attributes.get("kind") != kind:
             raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {kind!r}")
         wanted = sorted(group.array_keys()) if names is None else names
+        fetch_all(path, wanted)
         return {name: read_rows(group, name) for name in wanted}, attributes
 
 

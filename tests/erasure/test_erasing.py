@@ -1,6 +1,7 @@
 """What a store holds after an erasure is what it would hold had it never seen the samples."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,7 +142,7 @@ def test_erase__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_path):
     lines = ["who,what,said", "s1,a,1", "s1,b,secret", "s2,a,1", "s2,b,open"]
     (pipeline.data / "a.csv").write_text("\n".join(lines) + "\n")
     pipeline.run()
-    page = keep_page(pipeline.store, pipeline.config.name, 1, b"s1,b,secret")
+    page = Path(keep_page(pipeline.store, pipeline.config.name, 1, b"s1,b,secret"))
     pipeline.verify()
     erase(pipeline.store, ["s1"])
     assert not page.exists()

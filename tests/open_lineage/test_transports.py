@@ -50,7 +50,7 @@ def test_event_file__goes_on_after_a_line_that_was_cut_off(tmp_path):
 
 
 def test_open_transport__the_file_is_in_the_store(tmp_path):
-    with open_transport(LineageConfig(), tmp_path) as transport:
+    with open_transport(LineageConfig(), Store(tmp_path)) as transport:
         for event in make_events(tmp_path):
             transport.send(event)
     states = [
@@ -76,7 +76,7 @@ def test_client__events_as_the_library_writes_them(library, tmp_path):
     sent = tmp_path / "sent"
     write_transport(tmp_path, type="file", log_file_path=str(sent), append=True)
     events = make_events(tmp_path)
-    with open_transport(LineageConfig(events="client"), tmp_path) as transport:
+    with open_transport(LineageConfig(events="client"), Store(tmp_path)) as transport:
         for event in events:
             transport.send(event)
     received = [json.loads(line) for line in sent.read_text().splitlines()]
@@ -92,7 +92,7 @@ def test_client__a_transport_that_does_not_answer_delays_a_run_by_seconds(librar
     library.setattr(transports, "CLOSE_SECONDS", 0.5)
     # nothing answers there
     write_transport(tmp_path, type="http", url="http://192.0.2.1:9", timeout=60)
-    with open_transport(LineageConfig(events="client"), tmp_path) as transport:
+    with open_transport(LineageConfig(events="client"), Store(tmp_path)) as transport:
         start = time.monotonic()
         for event in make_events(tmp_path):
             transport.send(event)
@@ -106,12 +106,12 @@ def test_client__a_transport_that_does_not_answer_delays_a_run_by_seconds(librar
 def test_client__needs_a_transport(library, tmp_path):
     with (
         pytest.raises(ConfigError, match="no transport of OpenLineage is configured"),
-        open_transport(LineageConfig(events="client"), tmp_path),
+        open_transport(LineageConfig(events="client"), Store(tmp_path)),
     ):
         pass
     write_transport(tmp_path, type="nonsense")
     with (
         pytest.raises(ConfigError, match="cannot be set up"),
-        open_transport(LineageConfig(events="client"), tmp_path),
+        open_transport(LineageConfig(events="client"), Store(tmp_path)),
     ):
         pass

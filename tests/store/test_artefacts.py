@@ -12,9 +12,12 @@ import uuid
 import pytest
 
 from pmflib.errors import StoreError
-from pmflib.store.artefacts import Reference, Store, identify, replace_file
-from pmflib.store.file_digests import LIST_FILE, digest_tree
-from pmflib.store.leases import LEASE_SECONDS, hold_lease, mark_draft
+from pmflib.objects.drafts import mark_draft
+from pmflib.objects.local_folder import replace_file
+from pmflib.store.artefacts import Reference, Store, identify
+from pmflib.store.file_digests import digest_tree
+from pmflib.store.leases import LEASE_SECONDS, hold_lease
+from pmflib.store.mirrors import LIST_FILE
 from pmflib.store.sealed_json import seal
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)

@@ -6,7 +6,6 @@ import pytest
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.file_digests import (
-    LIST_FILE,
     check_artefact,
     check_file,
     check_files,
@@ -18,6 +17,7 @@ from pmflib.store.file_digests import (
     read_checked,
     read_list,
 )
+from pmflib.store.mirrors import LIST_FILE
 
 
 @pytest.fixture

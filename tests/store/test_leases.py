@@ -7,15 +7,14 @@ import time
 
 import pytest
 
+from pmflib.objects.drafts import find_holder, mark_draft
 from pmflib.store import leases
 from pmflib.store.artefacts import Store
 from pmflib.store.leases import (
     LEASE_SECONDS,
     drop_leases,
-    find_holder,
     hold_lease,
     list_leases,
-    mark_draft,
 )
 
 

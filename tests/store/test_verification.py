@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from pmflib.objects.drafts import mark_draft
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.file_digests import LIST_FILE, digest_file
-from pmflib.store.leases import hold_lease, mark_draft
+from pmflib.store.file_digests import digest_file
+from pmflib.store.leases import hold_lease
+from pmflib.store.mirrors import LIST_FILE
 from pmflib.store.run_records import RunRecord, append_record
 from pmflib.store.sealed_json import seal, unseal
 from pmflib.store.verification import REMEDIES, verify_store

@@ -32,7 +32,8 @@ from pmflib.store.dataset import (
     read_partitions,
     read_superseded,
 )
-from pmflib.store.file_digests import LIST_FILE, find_changes, read_checked
+from pmflib.store.file_digests import find_changes, read_checked
+from pmflib.store.mirrors import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_tallies
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays

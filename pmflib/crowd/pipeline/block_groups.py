@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,8 @@ from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.em.statistics import EMStatistics
 from pmflib.running.grouping import group_blocks
 from pmflib.running.worker_messages import report_count
+from pmflib.store.handed_files import find_out, hand_in
+from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
 
 MOST_CELLS = 1 << 21
@@ -114,14 +115,14 @@ def label_partition(
     -------
     Sums over these tasks, and the rows of those that are least certain.
     """
-    path, out = files
-    _, names = read_origins(Path(path))
+    path, out = files[0], find_out(files[1])
+    _, names = read_origins(find_place(path))
     n_classes = len(classes)
     n_workers = len(weights.labels) // n_classes
     tallies = [LabelTally.zero(n_workers, n_classes)]
     uncertain = make_label_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
-        for group in group_blocks(list_blocks(Path(path))):
+        for group in group_blocks(list_blocks(find_place(path))):
             at = group[0].start
             for block in load_voted(group, n_workers, n_classes):
                 labels = block.labels
@@ -133,4 +134,5 @@ def label_partition(
                 writer.write_table(table)
                 tallies.append(LabelTally.from_labels(labels, posterior, n_workers))
                 uncertain = pick_uncertain([uncertain, table])
+    hand_in(out)
     return LabelTally.merge(tallies), uncertain

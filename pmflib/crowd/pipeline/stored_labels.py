@@ -33,7 +33,9 @@ from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions
+from pmflib.store.dataset import list_dataset_blocks, list_partitions
+from pmflib.store.handed_files import drop_handed, gather_in
+from pmflib.store.mirrors import name_for_workers
 from pmflib.store.sample_blocks import BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
@@ -77,7 +79,7 @@ class StoredLabels:
         self.classes = schema[0].levels
         self.memory = memory
         self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
-        self.partitions = [store.locate(part) / SAMPLES for part in read_partitions(store, dataset)]
+        self.partitions = list_partitions(store, dataset)
         self._loaded: HeldItems | None = None
 
     @property
@@ -213,9 +215,9 @@ class StoredLabels:
         Sums over all tasks, and the rows of those that are least certain.
         """
         n_files = len(self.partitions)
+        name = name_for_workers(folder)
         files = [
-            (str(path), str(folder / f"part-{place:05}.parquet"))
-            for place, path in enumerate(self.partitions)
+            (path, f"{name}/part-{place:05}.parquet") for place, path in enumerate(self.partitions)
         ]
         counted = map_items(
             self.client,
@@ -225,6 +227,7 @@ class StoredLabels:
             LogWeights.from_model(model, with_votes=False),
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
+        drop_handed(gather_in(folder))
         none = LabelTally.zero(self.n_workers, self.n_classes)
         tally = LabelTally.merge([none, *(tally for tally, _ in counted)])
         empty = make_label_fields(self.classes).empty_table()

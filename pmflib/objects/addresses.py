@@ -1,0 +1,116 @@
+"""Addresses of stores: a folder, or a place in a bucket."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from pmflib.errors import ConfigError, PmfError
+from pmflib.objects.bucket import Bucket
+from pmflib.objects.interface import Objects
+from pmflib.objects.local_folder import LocalFolder
+
+SCHEME = "s3"
+"""Scheme of the addresses of buckets."""
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_PREFIX = re.compile(r"[^\x00-\x1f\x7f?#%\\]+")
+_COLLAPSED = re.compile(r"[a-z][a-z0-9+]+:/[^/]")
+_opened: dict[tuple[str, int, int], Bucket] = {}
+_lock = threading.Lock()
+
+
+def is_bucket(address: str | Path) -> bool:
+    """Whether an address is no folder of this machine."""
+    return "://" in str(address)
+
+
+def check_address(address: str) -> str:
+    """Check the address of a store: a folder, or ``s3://bucket/prefix``; a "/" at its end is dropped.
+
+    Raises
+    ------
+    ConfigError
+        If it is another URL, one without a prefix, or holds a password.
+    """
+    if not is_bucket(address):
+        return address
+    scheme, _, place = address.partition("://")
+    works = f"give a folder, or {SCHEME}://bucket/prefix"
+    if "@" in place.partition("/")[0] or "?" in place or "#" in place:
+        raise ConfigError(
+            f"store.path {scheme + '://***'!r}: the URL holds a user, a password or options, which would be shown and "
+            f"recorded; {works}, and credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+        )
+    if scheme.lower() != SCHEME:
+        raise ConfigError(f"store.path {address!r}: no store can be at {scheme}://; {works}")
+    bucket, _, prefix = place.strip("/").partition("/")
+    parts = prefix.split("/")
+    if not _BUCKET.fullmatch(bucket) or not _PREFIX.fullmatch(prefix) or {"", ".", ".."} & {*parts}:
+        raise ConfigError(f"store.path {address!r} names no place in a bucket; {works}")
+    return f"{SCHEME}://{bucket}/{prefix}"
+
+
+def open_objects(address: str | Path) -> Objects:
+    """Open the objects of a store; a bucket is opened once per process, and again when its environment is another.
+
+    Raises
+    ------
+    ConfigError
+        If the address is none, or the package for it is not installed.
+    """
+    if not is_bucket(address):
+        if _COLLAPSED.match(str(address)):
+            raise ConfigError(
+                f"store {str(address)!r} looks like a URL that was made a path; give URLs as text, with both slashes"
+            )
+        return LocalFolder(Path(address))
+    address = check_address(str(address))
+    state = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
+    # of the environment, no more than what distinguishes it is kept
+    key = address, os.getpid(), hash(state)
+    with _lock:
+        if key not in _opened:
+            _opened[key] = Bucket(address)
+        return _opened[key]
+
+
+def say_why_unseen(address: str) -> str:
+    """Say why this process cannot use the place of a store; "" if it can."""
+    if not is_bucket(address):
+        return "" if Path(address).is_dir() else "no such folder there"
+    try:
+        opened = open_objects(address)
+        assert isinstance(opened, Bucket)
+        opened.check()
+    except PmfError as error:
+        return str(error)
+    return ""
+
+
+def refuse_unseen(address: str, said: Mapping[str, str]) -> None:
+    """Refuse workers that cannot use the place of a store.
+
+    Parameters
+    ----------
+    address
+        Folder or URL of the store.
+    said
+        What `say_why_unseen` gave on each worker, by its address.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot.
+    """
+    if blind := {worker: why for worker, why in sorted(said.items()) if why}:
+        remedy = (
+            "each worker needs the credentials in its own environment"
+            if is_bucket(address)
+            else "put it on storage that all of them share"
+        )
+        raise ConfigError(
+            f"store {address!r} is not seen by workers {list(blind)} ({next(iter(blind.values()))}); {remedy}"
+        )

@@ -1,0 +1,403 @@
+"""Mirrors: what this machine has read of a store in a bucket, in a folder laid out as a local store is.
+
+A file of an artefact is fetched when it is first read, checked by its digest, and never changes: several processes
+share a mirror, and it may be deleted at any time. Paths of other machines mean nothing here: what travels to workers
+are addresses below the store's own, and each worker finds the file in its own mirror.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pmflib.errors import ConfigError, StoreError
+from pmflib.objects.addresses import is_bucket, open_objects
+from pmflib.objects.bucket import Bucket, call_in_parallel
+from pmflib.objects.drafts import mark_draft
+from pmflib.objects.local_folder import replace_file
+from pmflib.objects.private_files import PRIVATE, make_folder
+
+MIRROR_FILE = "mirror.json"
+"""File that makes a folder a mirror: it has the address of the store."""
+LIST_FILE = ".digests"
+"""List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
+content: the digest of the content is a digest of this list."""
+IN_USE_SECONDS = 15 * 60.0
+"""An artefact that was used by any process of this machine within this time is not dropped, seconds."""
+SHARE = 0.5
+"""Part of the room that a disk has left, when a process first opens a mirror on it, that the mirror may take at most;
+what the mirror holds already counts as room."""
+_PLACE = re.compile(
+    r"(?P<store>.+?://.+?)/"
+    r"(?P<place>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
+    r"(?:/(?P<rest>.*))?"
+)
+_WORK = "work"
+_mirrors: dict[Path, Mirror | None] = {}
+_lock = threading.Lock()
+
+
+class Mirror:
+    """Mirror of one store on this machine.
+
+    Parameters
+    ----------
+    address
+        Address of the store in a bucket.
+    root
+        Folder of the mirror.
+    """
+
+    def __init__(self, address: str, root: Path) -> None:
+        self.address = address
+        self.root = root
+        self._used: dict[Path, float] = {}
+        self._limit: int | None = None
+        self._unmeasured = 0
+
+    @property
+    def objects(self) -> Bucket:
+        """Objects of the store."""
+        opened = open_objects(self.address)
+        assert isinstance(opened, Bucket)
+        return opened
+
+    def place(self, folder: Path) -> str:
+        """Name of a file or folder of the mirror, which is that of the objects it is of."""
+        return folder.relative_to(self.root).as_posix()
+
+    def make(self) -> None:
+        """Make the folders of the mirror, for their owner alone, also where somebody has deleted them meanwhile.
+
+        Raises
+        ------
+        OSError
+            If that is not possible.
+        """
+        if not (self.root / MIRROR_FILE).is_file():
+            self.root.mkdir(PRIVATE, parents=True, exist_ok=True)
+            for name in ("tmp", _WORK, "manifest"):
+                make_folder(self.root / name)
+            replace_file(self.root / MIRROR_FILE, json.dumps({"address": self.address}).encode())
+
+    def make_draft(self, name: str) -> Path:
+        """Path of a new draft, in a folder that is there."""
+        self.make()
+        return self.root / "tmp" / mark_draft(name)
+
+    def use(self, folder: Path) -> None:
+        """Note that an artefact is used now: it is among the last to be dropped."""
+        now = time.monotonic()
+        if now - self._used.get(folder, -1e9) > IN_USE_SECONDS / 10:
+            self._used[folder] = now
+            with suppress(OSError):
+                os.utime(folder)
+
+    def fetch_list(self, folder: Path) -> bool:
+        """Fetch the list of an artefact's files unless it is here; whether the store has it, and so the artefact.
+
+        What it says is checked where it is read: it must be the one that the folder is named after.
+        """
+        if (folder / LIST_FILE).is_file():
+            self.use(folder)
+            return True
+        try:
+            content, _ = self.objects.read(f"{self.place(folder)}/{LIST_FILE}")
+        except FileNotFoundError:
+            return False
+        self._keep(folder / LIST_FILE, content)
+        return True
+
+    def fetch_files(self, folder: Path, digests: Mapping[str, str], names: Iterable[str]) -> None:
+        """Fetch the files of an artefact that are not here, side by side.
+
+        Parameters
+        ----------
+        folder
+            Folder of the artefact in the mirror.
+        digests
+            SHA-256 of each of its files.
+        names
+            Files to fetch; those that the artefact has not are passed over.
+
+        Raises
+        ------
+        StoreError
+            If the store has lost one, or holds another content in its place.
+        """
+        self.use(folder)
+        missing = [name for name in names if name in digests and not (folder / name).is_file()]
+        if not missing:
+            return
+        sizes = call_in_parallel(lambda name: self._fetch(folder, name, digests[name]), missing)
+        self._make_room(sum(sizes))
+
+    def _fetch(self, folder: Path, name: str, expected: str) -> int:
+        draft = self.make_draft("fetched")
+        try:
+            try:
+                found = self.objects.fetch_file(f"{self.place(folder)}/{name}", draft)
+                problem = "" if found == expected else "its content has changed"
+            except FileNotFoundError:
+                problem = "No such object"
+            if problem:
+                raise StoreError(
+                    f"file {name!r} of artefact {self.place(folder)} is not what was published ({problem}); to rebuild "
+                    f"the artefact, delete {self.place(folder)}/ of store {self.address!r} and run again"
+                )
+            size = draft.stat().st_size
+            self._move(draft, folder / name)
+        finally:
+            draft.unlink(missing_ok=True)
+        return size
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        draft = self.make_draft("fetched")
+        try:
+            draft.write_bytes(content)
+            self._move(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _move(self, draft: Path, path: Path) -> None:
+        while True:
+            # another process may drop the folder, be it between these two lines
+            make_folder(path.parent)
+            try:
+                os.replace(draft, path)
+            except FileNotFoundError:
+                if not draft.exists():
+                    raise
+                continue
+            return
+
+    def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Read parts of a file that is not here; `FileNotFoundError` if the store has none."""
+        return self.objects.read_ranges(self.place(path), ranges)
+
+    def publish(self, draft: Path, folder: Path) -> None:
+        """Upload the files of an artefact, its list last: from then on it is there. The files stay in the mirror.
+
+        Where the store has the same content already, it is written once more: whatever was damaged is whole again.
+        """
+        place = self.place(folder)
+        files = sorted(
+            path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file()
+        )
+        files.remove(LIST_FILE)
+        objects = self.objects
+        call_in_parallel(lambda name: objects.put_file(f"{place}/{name}", draft / name), files)
+        objects.put(f"{place}/{LIST_FILE}", (draft / LIST_FILE).read_bytes())
+        size = sum((draft / name).stat().st_size for name in files)
+        make_folder(folder.parent)
+        with suppress(OSError):
+            # one that is here already has the same files, or some of them
+            os.rename(draft, folder)
+        self.use(folder)
+        self._make_room(size)
+
+    def resume_work(self, identity: str, kind_file: str) -> None:
+        """Fetch the checkpoints of work that was interrupted, here or on another machine."""
+        if not self.objects.exists(f"{_WORK}/{identity}/{kind_file}"):
+            return
+        self.fetch_loose([facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")])
+
+    def fetch_loose(self, names: Sequence[str]) -> list[str]:
+        """Fetch objects that belong to no artefact, side by side, in place of what is here; those that there are."""
+
+        def fetch(name: str) -> bool:
+            draft = self.make_draft("fetched")
+            try:
+                self.objects.fetch_file(name, draft)
+                self._move(draft, self.root / name)
+            except FileNotFoundError:
+                return False
+            finally:
+                draft.unlink(missing_ok=True)
+            return True
+
+        done = call_in_parallel(fetch, names)
+        return [name for name, is_there in zip(names, done, strict=True) if is_there]
+
+    def keep_checkpoint(self, path: Path, content: bytes, kind_file: str) -> None:
+        """Upload a checkpoint, which another machine goes on from if this one is lost."""
+        folder = self.root / _WORK / path.relative_to(self.root / _WORK).parts[0]
+        mark = folder / ".uploaded"
+        if not mark.exists():
+            kind = (folder / kind_file).read_bytes() if (folder / kind_file).exists() else b""
+            self.objects.put(self.place(folder / kind_file), kind)
+            mark.touch()
+        self.objects.put(self.place(path), content)
+
+    def drop_work(self, identity: str) -> None:
+        """Delete the checkpoints of work that is done, if there were any; folders of this machine stay."""
+        if any((self.root / _WORK / identity).glob("[!.]*")):
+            self.objects.delete(
+                [facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")]
+            )
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Count what was written; from time to time, drop what was not used for longest."""
+        with _lock:
+            if self._limit is None:
+                self._limit = find_limit(self.root)
+            self._unmeasured += n_bytes
+            if self._unmeasured < self._limit // 20:
+                return
+            self._unmeasured = 0
+        drop_unused(self.root, self._limit)
+
+
+def find_limit(root: Path) -> int:
+    """Bytes that a mirror may take: PMF_MIRROR_BYTES, or a ``SHARE`` of the room that the disk has for it.
+
+    Raises
+    ------
+    ConfigError
+        If the variable is no positive whole number.
+    """
+    text = os.environ.get("PMF_MIRROR_BYTES", "")
+    if text:
+        if not text.isascii() or not text.isdecimal() or not int(text):
+            raise ConfigError(
+                f"PMF_MIRROR_BYTES = {text!r} is no number of bytes above 0; correct or unset it"
+            )
+        return int(text)
+    return int(SHARE * (shutil.disk_usage(root).free + sum(size for *_, size in _measure(root))))
+
+
+def drop_unused(root: Path, limit: int) -> int:
+    """Drop artefacts of a mirror, those not used for longest first, until it takes no more than a limit, bytes.
+
+    Those used within ``IN_USE_SECONDS`` stay. Whoever reads what is dropped finds it gone, and fetches it again.
+
+    Returns
+    -------
+    Bytes that were dropped.
+    """
+    places = sorted(_measure(root))
+    excess = sum(size for *_, size in places) - limit
+    dropped = 0
+    for used, folder, size in places:
+        if dropped >= excess or time.time() - used < IN_USE_SECONDS:
+            break
+        draft = root / "tmp" / mark_draft("dropped")
+        with suppress(OSError):
+            os.rename(folder, draft)
+            shutil.rmtree(draft, ignore_errors=True)
+            dropped += size
+    return dropped
+
+
+def _measure(root: Path) -> list[tuple[float, Path, int]]:
+    """When each artefact of a mirror was last used, its folder and its bytes."""
+    found = []
+    for folder in root.glob("*/*"):
+        if re.fullmatch("[0-9a-f]{24}", folder.name):
+            with suppress(OSError):
+                sizes = [path.stat().st_size for path in folder.rglob("*")]
+                found.append((folder.stat().st_mtime, folder, sum(sizes)))
+    return found
+
+
+def open_mirror(address: str) -> Mirror:
+    """Open this machine's mirror of a store; made if absent, for its owner alone.
+
+    It is in the folder that PMF_MIRROR names, or in the user's folder for what can be made again.
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be made, or is another user's.
+    """
+    above = os.environ.get("PMF_MIRROR", "")
+    base = Path(above) if above else _find_cache() / "pmflib" / "mirrors"
+    # the name is for people, the digest tells stores apart
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
+    root = base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
+    with _lock:
+        found = _mirrors.get(root)
+    if found is not None and (root / MIRROR_FILE).is_file():
+        return found
+    mirror = Mirror(address, root)
+    try:
+        mirror.make()
+        state = root.stat()
+        if state.st_uid != os.getuid() or stat.S_IMODE(state.st_mode) & 0o077:
+            raise ConfigError(
+                f"mirror {str(root)!r} of store {address!r} is open to others; set PMF_MIRROR to a folder of your own"
+            )
+    except OSError as error:
+        raise ConfigError(
+            f"mirror {str(root)!r} of store {address!r} cannot be made ({error}); set PMF_MIRROR to a folder with room"
+        ) from error
+    with _lock:
+        _mirrors[root] = mirror
+    return mirror
+
+
+def _identify(address: str) -> bytes:
+    """What tells stores apart: a bucket of the same name may be on another server."""
+    return f"{os.environ.get('AWS_ENDPOINT_URL', '')} {address}".encode()
+
+
+def _find_cache() -> Path:
+    above = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(above) if above else Path.home() / ".cache"
+
+
+def find_mirror(root: Path) -> Mirror | None:
+    """Mirror whose folder this is; None for the folder of a store, and any other."""
+    with _lock:
+        if root in _mirrors:
+            return _mirrors[root]
+    try:
+        address = json.loads((root / MIRROR_FILE).read_bytes())["address"]
+        mirror = Mirror(str(address), root)
+    except (OSError, ValueError, KeyError, TypeError):
+        mirror = None
+    with _lock:
+        return _mirrors.setdefault(root, mirror)
+
+
+def find_mirror_of_work(path: Path) -> Mirror | None:
+    """Mirror whose folder of checkpoints holds a file; None for a file of any other place."""
+    for folder in path.parents:
+        if folder.name == _WORK and (mirror := find_mirror(folder.parent)) is not None:
+            return mirror
+    return None
+
+
+def name_for_workers(path: Path) -> str:
+    """Name of a file or folder of an artefact that other machines find it by: its address, or its own path."""
+    for folder in path.parents:
+        if (mirror := find_mirror(folder)) is not None:
+            return f"{mirror.address}/{mirror.place(path)}"
+    return str(path)
+
+
+def find_place(name: str | Path) -> Path:
+    """Path on this machine of what `name_for_workers` named: in this machine's mirror, or as it is.
+
+    Raises
+    ------
+    StoreError
+        If it is a URL, and of no artefact of a store.
+    """
+    if isinstance(name, Path) or not is_bucket(name):
+        return Path(name)
+    parts = _PLACE.fullmatch(name)
+    if parts is None:
+        raise StoreError(
+            f"{name!r} is no place of a store in a bucket; give s3://bucket/prefix/kind/digest, as pmf prints it"
+        )
+    return open_mirror(parts["store"]).root / parts["place"] / (parts["rest"] or "")

@@ -1,0 +1,77 @@
+"""Workers in processes of their own, each with a mirror of its own, and a store in a bucket."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.flows.nights import Nights, draw_ratings, make_movies
+from tests.object_store import bucket, object_server  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def cluster(bucket, tmp_path):  # noqa: F811
+    """Address of a scheduler with two workers that share no folder with this process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    started = []
+
+    def start(*words, **more):
+        with (tmp_path / f"process-{len(started)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                env=os.environ | {"PYTHONPATH": str(ROOT)} | more,
+                cwd=tmp_path,
+                stdout=log,
+                stderr=log,
+            )
+        started.append(process)
+
+    start(
+        "distributed.cli.dask_scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--no-dashboard",
+    )
+    for place in range(2):
+        start(
+            "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            PMF_MIRROR=str(tmp_path / f"mirror of worker {place}"),
+        )  # fmt: skip
+    from distributed import Client
+
+    with Client(address, timeout=60) as client:
+        client.wait_for_workers(2, timeout=120)
+    yield address
+    for process in reversed(started):
+        process.terminate()
+    for process in started:
+        process.wait(60)
+
+
+def test_run__on_workers_with_mirrors_of_their_own(cluster, bucket, tmp_path, monkeypatch):  # noqa: F811
+    ratings, section = draw_ratings(300, 6), {"cluster": {"address": cluster}}
+    on_disk = Nights(tmp_path / "disk", make_movies(6), monkeypatch)
+    on_disk.deliver("a.csv", ratings, range(300))
+    expected = on_disk.run()
+    address = f"s3://{bucket}/nights"
+    section["store"] = {"path": address, "folds": 8}
+    there = Nights(tmp_path / "bucket", make_movies(6), monkeypatch, **section)
+    there.deliver("a.csv", ratings, range(300))
+    found = there.run()
+    assert found["live_model"] == expected["live_model"]
+    assert {entry.reference for entry in there.store.entries()} == {
+        entry.reference for entry in on_disk.store.entries()
+    }
+    for place in range(2):
+        (mirror,) = (tmp_path / f"mirror of worker {place}").iterdir()
+        assert any((mirror / "spill").iterdir())
