@@ -20,6 +20,7 @@ import typer
 from flows.commands.audit import log, verify
 from flows.commands.check import check
 from flows.commands.crowd import crowd
+from flows.commands.doctor import doctor
 from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
@@ -58,6 +59,7 @@ for verb in (
     demo,
     infer,
     check,
+    doctor,
     status,
     score,
     query,
