@@ -100,7 +100,7 @@ def check_connections(unfetched: Mapping[str, str], n_asked: int) -> list[Health
         ]
     if n_asked == 0:
         return []
-    return [note("connections", f"all {n_asked} workers fetch from the next one")]
+    return [note("connections", f"{n_asked} of {n_asked} workers fetch from the next one")]
 
 
 def check_dashboard(dashboard: str, error: str) -> HealthLine:

@@ -176,12 +176,11 @@ def check_linear_algebra(
 ) -> list[HealthLine]:
     """Check that libraries of linear algebra take one thread each, and are the same where results depend on them."""
     every = {"client": client} | {each.address: each.process for each in workers}
-    busy = [
-        f"{name} ({library.name}: {library.n_threads} threads)"
+    most = {
+        name: max((library.n_threads for library in process.linear_algebra), default=0)
         for name, process in every.items()
-        for library in process.linear_algebra
-        if library.n_threads > 1
-    ]
+    }
+    busy = [f"{name} ({n_threads})" for name, n_threads in most.items() if n_threads > 1]
     if busy:
         return [
             warn(
