@@ -20,15 +20,15 @@ from pmflib.health.cluster_facts import ClusterFacts, is_open
 from pmflib.health.health_line import HealthLine, warn
 from pmflib.health.machine_checks import (
     WorkerMachine,
-    check_client_memory,
     check_container,
     check_linear_algebra,
+    check_memory,
     check_open_files,
     check_own_threads,
     check_threads,
     check_worker_memory,
 )
-from pmflib.health.memory_needs import limit_worker, plan_process
+from pmflib.health.memory_needs import list_plans
 from pmflib.health.pipeline_checks import check_configuration, check_history, check_schema
 from pmflib.health.process_facts import ProcessFacts, find_process_facts
 from pmflib.health.server_checks import check_server
@@ -44,7 +44,7 @@ from pmflib.health.store_probe import FolderFacts, StoreFacts
 from pmflib.health.worker_view import WorkerView
 from pmflib.kernels.kernel_facts import KernelFacts
 from pmflib.running.clients import find_scheduler
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.worker_memory import ClusterMemory, PlanWorker, read_workers
 from pmflib.schema import Schema
 
 
@@ -104,12 +104,17 @@ def _check_client(config: PipelineConfig, facts: HealthFacts) -> list[HealthLine
     views = {} if cluster is None else list_views(cluster)
     versions = {name: view.process.versions for name, view in views.items()}
     scheduler = None if cluster is None or cluster.error else cluster.versions
-    machines = [] if cluster is None else list_machines(cluster)
-    n_threads = config.cluster.workers or client.processors if cluster is None else 0
-    usable = config.cluster.memory_limit or client.memory_usable
+    machines = [] if cluster is None else list_machines(cluster, config.cluster.memory_limit)
+    n_threads = config.cluster.workers or client.processors
+    # of a scheduler's workers, the limit is theirs alone
+    limit = config.cluster.memory_limit if cluster is None else 0
     lines = [
         *check_versions(client.versions, scheduler, versions),
-        check_client_memory(usable, _plan(config, facts, n_threads)),
+        check_memory(
+            ClusterMemory.here(limit, n_threads),
+            _list_plans(config, facts, n_threads),
+            is_alone=cluster is None,
+        ),
     ]
     if cluster is None:
         lines.append(check_own_threads(client, config.cluster.workers))
@@ -134,12 +139,12 @@ def _check_cluster(config: PipelineConfig, facts: HealthFacts) -> list[HealthLin
     lines = [check_scheduler(cluster.address, cluster.error)]
     if cluster.error:
         return lines
-    views, machines = list_views(cluster), list_machines(cluster)
+    views, machines = list_views(cluster), list_machines(cluster, config.cluster.memory_limit)
     silent = {
         each.address: each.view for each in cluster.workers if not isinstance(each.view, WorkerView)
     }
     addresses = [cluster.address, *(each.address for each in cluster.workers)]
-    plans = {each.n_threads: _plan(config, facts, each.n_threads) for each in machines}
+    n_threads = max(1, sum(each.n_threads for each in cluster.workers))
     unseen = {each.address: each.unseen for each in cluster.workers if each.address in views}
     unfetched = {
         f"{each.address} from {each.fetched_from}": each.unfetched
@@ -157,7 +162,9 @@ def _check_cluster(config: PipelineConfig, facts: HealthFacts) -> list[HealthLin
         *check_workers(
             cluster.address, {each.address: each.status for each in cluster.workers}, silent
         ),
-        *check_worker_memory(machines, plans),
+        *check_worker_memory(
+            [each.memory for each in machines], _list_plans(config, facts, n_threads)
+        ),
         *check_threads(machines),
         *check_worker_places(views, unseen, facts.sources, cluster.unwritten),
         *check_connections(unfetched, sum(bool(each.fetched_from) for each in cluster.workers)),
@@ -171,26 +178,37 @@ def list_views(cluster: ClusterFacts) -> dict[str, WorkerView]:
     }
 
 
-def list_machines(cluster: ClusterFacts) -> list[WorkerMachine]:
-    """What counts of workers for memory and threads, of those that said what they have."""
-    return [
-        WorkerMachine(
-            each.address,
-            each.n_threads,
-            limit_worker(
-                each.memory_limit, each.view.process.memory_limit, each.view.process.memory_total
-            ),
-            each.view.process,
-        )
+def list_machines(cluster: ClusterFacts, memory_limit: int) -> list[WorkerMachine]:
+    """What counts of workers for memory and threads, of those that said what they have.
+
+    Parameters
+    ----------
+    cluster
+        Scheduler and workers.
+    memory_limit
+        The option ``cluster.memory_limit``; 0 leaves it to the workers.
+    """
+    views = list_views(cluster)
+    info = {
+        each.address: {
+            "nthreads": each.n_threads,
+            "memory_limit": each.memory_limit,
+            "host": each.host,
+        }
         for each in cluster.workers
-        if isinstance(each.view, WorkerView)
+        if each.address in views
+    }
+    machines = {address: view.process.memory for address, view in views.items()}
+    return [
+        WorkerMachine(memory, views[memory.name].process)
+        for memory in read_workers(info, machines, memory_limit)
     ]
 
 
-def _plan(config: PipelineConfig, facts: HealthFacts, n_threads: int) -> tuple[MemoryPlan, ...]:
+def _list_plans(config: PipelineConfig, facts: HealthFacts, n_threads: int) -> list[PlanWorker]:
     if not isinstance(facts.schema, Schema):
-        return ()
-    return plan_process(config, facts.schema, n_threads, facts.history.live_rank)
+        return []
+    return list_plans(config, facts.schema, n_threads, facts.history.live_rank)
 
 
 def _list_skews(facts: HealthFacts) -> Mapping[str, float]:

@@ -8,14 +8,21 @@ from typing import Annotated
 import typer
 
 from flows.console import AsJson, ConfigPath, out, print_json
-from pmflib.errors import ConfigError, MemoryPlanError, PmfError, SourceError, StoreError
+from pmflib.errors import (
+    ClusterError,
+    ConfigError,
+    MemoryPlanError,
+    PmfError,
+    SourceError,
+    StoreError,
+)
 
 FAULTS: dict[str, type[PmfError]] = {
     "configuration": ConfigError,
     "source": SourceError,
     "store": StoreError,
     "memory": MemoryPlanError,
-    "infrastructure": ConfigError,
+    "infrastructure": ClusterError,
 }
 """What a run would end with, by the class of a fault."""
 

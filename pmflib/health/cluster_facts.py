@@ -58,7 +58,7 @@ class WorkerFacts:
     unfetched
         Why it could not fetch a result from another worker; empty where it could.
     fetched_from
-        Address of that worker; empty where there is no other.
+        Address of that worker; empty where none was asked: there is no other, or it is paused.
     """
 
     address: str
@@ -213,15 +213,19 @@ def _ask_workers(
         except OSError as error:
             unwritten = error.strerror or str(error)
         questions: dict[tuple[str, str], Callable[[], Any]] = {}
-        for name in names:
+        # one that does not say what time it is says nothing else, and one that is paused is sent nothing
+        awake = [name for name in names if isinstance(skews[name], float)]
+        ring = [name for name in awake if known[name].get("status") == "running"]
+        for name in awake:
             questions[name, "view"] = partial(
                 _ask, client, name, look_from_worker, (places, own[name])
             )
             questions[name, "kernels"] = partial(_ask, client, name, find_kernel_facts, ())
-            questions[name, "fetch"] = partial(_fetch, client, name, _next_of(name, names))
+        for name in ring if len(ring) > 1 else ():
+            questions[name, "fetch"] = partial(_fetch, client, name, _next_of(name, ring))
         found = call_together(questions, LOOK_SECONDS + QUICK_SECONDS)
         return tuple(
-            _gather_worker(name, known[name], found, skews[name], places.store, names)
+            _gather_worker(name, known[name], found, skews[name], places.store, ring)
             for name in names
         ), unwritten
     finally:
@@ -235,13 +239,11 @@ def _gather_worker(
     found: Mapping[tuple[str, str], Any],
     skew: Any,
     store: str,
-    names: Sequence[str],
+    ring: Sequence[str],
 ) -> WorkerFacts:
-    view = found[name, "view"]
-    kernels = found[name, "kernels"]
-    fetched = found[name, "fetch"]
+    view, kernels = (found.get((name, what), skew) for what in ("view", "kernels"))
+    fetched = found.get((name, "fetch"))
     written = view.written if isinstance(view, WorkerView) else ""
-    other = _next_of(name, names)
     return WorkerFacts(
         address=name,
         host=str(known.get("host", "")),
@@ -252,8 +254,8 @@ def _gather_worker(
         kernels=kernels if isinstance(kernels, KernelFacts) else _say(kernels),
         skew=skew if isinstance(skew, float) else _say(skew),
         unseen=read_probe(store, written) if written else "",
-        unfetched=fetched if isinstance(fetched, str) else _say(fetched),
-        fetched_from="" if other == name else other,
+        unfetched="" if fetched is None else _say(fetched),
+        fetched_from="" if fetched is None else _next_of(name, ring),
     )
 
 
@@ -305,8 +307,6 @@ def _measure_worker_skew(client: Client, name: str) -> float:
 
 def _fetch(client: Client, name: str, other: str) -> str:
     """Have a worker fetch a small result from another; say why it could not, or ""."""
-    if name == other:
-        return ""
     held = client.scatter([PAYLOAD], workers=[other], hash=False)[0]
     said = client.run(_fetch_from, other, held.key, workers=[name])[name]
     return str(said)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pmflib.errors import MemoryPlanError
 from pmflib.health.health_line import HealthLine, fail, list_some, note, warn
 from pmflib.health.process_facts import ProcessFacts
 from pmflib.running.memory_plan import MemoryPlan, format_bytes
+from pmflib.running.worker_memory import (
+    ClusterMemory,
+    PlanWorker,
+    WorkerMemory,
+    check_worker,
+)
 
 LEAST_OPEN_FILES = 1024
 """Open files that a process should be allowed: sources, blocks and connections to other workers."""
@@ -21,96 +28,86 @@ class WorkerMachine:
 
     Parameters
     ----------
-    address
-        Where it listens.
-    n_threads
-        Its threads.
-    usable
-        Bytes that plans may use there.
+    memory
+        Its address, its threads, and the bytes that its data may take.
     process
         What its process has.
     """
 
-    address: str
-    n_threads: int
-    usable: int
+    memory: WorkerMemory
     process: ProcessFacts
 
 
 def check_worker_memory(
-    workers: Sequence[WorkerMachine], plans: Mapping[int, Sequence[MemoryPlan]]
+    workers: Sequence[WorkerMemory], plans: Sequence[PlanWorker]
 ) -> list[HealthLine]:
-    """Compare what workers may use with what the plans need.
+    """Compare what the data of each worker may take with what the plans need.
 
     Parameters
     ----------
     workers
         All that are known.
     plans
-        By number of threads of a worker, what stages need there; none where there is no schema.
+        What stages need in a worker; none where there is no schema.
     """
     if not workers:
         return []
-    least = min(workers, key=lambda worker: worker.usable)
-    if not any(plans.values()):
-        return [
-            note(
-                "worker memory",
-                f"{format_bytes(least.usable)} to use at least; what is needed follows from the schema",
-            )
-        ]
-    needs = {n: max(each, key=lambda plan: plan.needed) for n, each in plans.items() if each}
-    small = [each for each in workers if needs[each.n_threads].needed > each.usable]
-    worst = max(needs.values(), key=lambda plan: plan.needed)
-    if small:
-        first = small[0]
-        plan = needs[first.n_threads]
-        part = max(plan.parts, key=plan.parts.__getitem__)
+    refused: dict[str, str] = {}
+    for worker in workers:
+        for plan in plans:
+            try:
+                check_worker(plan(worker.n_threads), worker)
+            except MemoryPlanError as error:
+                refused.setdefault(worker.name, str(error))
+    if refused:
+        others = f" ({len(refused)} of {len(workers)} workers are too small)"
         return [
             fail(
                 "worker memory",
-                f"{plan.stage} needs {format_bytes(plan.needed)} of a worker with {first.n_threads} threads, above the "
-                f"{format_bytes(first.usable)} to use at {list_some([each.address for each in small])}; most is {part}",
+                next(iter(refused.values())) + (others if len(refused) > 1 else ""),
                 "give workers more memory (dask worker --memory-limit), or fewer threads (--nthreads)",
                 "memory",
             )
         ]
-    return [
-        note(
-            "worker memory",
-            f"{format_bytes(least.usable)} to use at least; {worst.stage} needs most, {format_bytes(worst.needed)}",
-        )
-    ]
+    least = min(workers, key=lambda worker: worker.spare)
+    said = f"{format_bytes(least.spare)} for data at least"
+    needs = [plan(worker.n_threads) for plan in plans for worker in workers]
+    return [note("worker memory", f"{said}; {_name_most(needs)}")]
 
 
-def check_client_memory(usable: int, plans: Sequence[MemoryPlan]) -> HealthLine:
-    """Compare what the client may use with what the plans need there.
+def check_memory(
+    memory: ClusterMemory, plans: Sequence[PlanWorker], *, is_alone: bool
+) -> HealthLine:
+    """Compare what the client's data may take with what the plans need there.
 
     Parameters
     ----------
-    usable
-        Bytes.
+    memory
+        The client's memory; of the process that does all the work, where there are no workers.
     plans
-        What stages need in the client; none where there is no schema.
+        What stages need; none where there is no schema.
+    is_alone
+        Whether there are no workers, and the client does the work.
     """
-    if not plans:
-        return note(
-            "memory", f"{format_bytes(usable)} to use; what is needed follows from the schema"
-        )
-    worst = max(plans, key=lambda plan: plan.needed)
-    if worst.needed > usable:
-        part = max(worst.parts, key=worst.parts.__getitem__)
-        return fail(
-            "memory",
-            f"{worst.stage} needs {format_bytes(worst.needed)} here, above the {format_bytes(usable)} to use; most is "
-            f"{part}",
-            worst.remedy,
-            "memory",
-        )
-    return note(
-        "memory",
-        f"{format_bytes(usable)} to use; {worst.stage} needs most, {format_bytes(worst.needed)}",
-    )
+    needs = []
+    try:
+        for plan in plans:
+            if is_alone:
+                memory.check(plan)
+                needs.append(plan(memory.n_threads).join_client())
+            else:
+                memory.check_client(plan(1))
+                needs.append(MemoryPlan(plan(1).stage, plan(1).client_parts, ""))
+    except MemoryPlanError as error:
+        return fail("memory", str(error), "free memory, or raise cluster.memory_limit", "memory")
+    return note("memory", f"{format_bytes(memory.client)} for data; {_name_most(needs)}")
+
+
+def _name_most(needs: Sequence[MemoryPlan]) -> str:
+    if not needs:
+        return "what is needed follows from the schema"
+    most = max(needs, key=lambda plan: plan.needed)
+    return f"{most.stage} needs most, {format_bytes(most.needed)}"
 
 
 def check_threads(workers: Sequence[WorkerMachine]) -> list[HealthLine]:
@@ -122,7 +119,7 @@ def check_threads(workers: Sequence[WorkerMachine]) -> list[HealthLine]:
         hosts.setdefault(each.process.host, []).append(each)
     crowded = []
     for host, there in hosts.items():
-        n_threads = sum(each.n_threads for each in there)
+        n_threads = sum(each.memory.n_threads for each in there)
         processors = max(count_usable(each.process) for each in there)
         if n_threads > processors:
             crowded.append(f"{host} ({n_threads} threads on {processors:g} processors)")
@@ -134,7 +131,7 @@ def check_threads(workers: Sequence[WorkerMachine]) -> list[HealthLine]:
                 "start fewer workers there, or fewer threads (dask worker --nworkers, --nthreads)",
             )
         ]
-    total = sum(each.n_threads for each in workers)
+    total = sum(each.memory.n_threads for each in workers)
     return [
         note(
             "threads",
@@ -175,7 +172,7 @@ def check_linear_algebra(
     client: ProcessFacts, workers: Sequence[WorkerMachine]
 ) -> list[HealthLine]:
     """Check that libraries of linear algebra take one thread each, and are the same where results depend on them."""
-    every = {"client": client} | {each.address: each.process for each in workers}
+    every = {"client": client} | {each.memory.name: each.process for each in workers}
     most = {
         name: max((library.n_threads for library in process.linear_algebra), default=0)
         for name, process in every.items()
@@ -199,7 +196,7 @@ def check_linear_algebra(
 def check_open_files(client: ProcessFacts, workers: Sequence[WorkerMachine]) -> HealthLine:
     """Check how many files processes may have open."""
     needed = LEAST_OPEN_FILES + FILES_PER_WORKER * len(workers)
-    every = {"client": client} | {each.address: each.process for each in workers}
+    every = {"client": client} | {each.memory.name: each.process for each in workers}
     low = [
         f"{name} ({each.open_files})"
         for name, each in every.items()
@@ -217,10 +214,10 @@ def check_open_files(client: ProcessFacts, workers: Sequence[WorkerMachine]) -> 
 
 def check_container(client: ProcessFacts, workers: Sequence[WorkerMachine]) -> HealthLine:
     """Say which limits containers set on memory and processors."""
-    every = {"client": client} | {each.address: each.process for each in workers}
+    every = {"client": client} | {each.memory.name: each.process for each in workers}
     limited = []
     for name, each in every.items():
-        limits = [format_bytes(each.memory_limit)] if each.memory_limit else []
+        limits = [format_bytes(each.container_memory)] if each.container_memory else []
         limits += [f"{each.quota:g} processors"] if each.quota else []
         if limits:
             limited.append(f"{name} ({', '.join(limits)})")

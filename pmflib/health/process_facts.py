@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pmflib.running.memory_limits import GROUP_FILES, find_memory_limit
+from pmflib.running.memory_limits import GROUP_FILES, MachineMemory
 from pmflib.running.processors import count_processors
 
 PACKAGES = (
@@ -64,10 +64,10 @@ class ProcessFacts:
         Processors that it may use, at least 1.
     quota
         Processors' time that its container gives it, in processors; 0 for no limit.
-    memory_total, memory_free, memory_limit
-        Bytes of the machine, bytes free there, and the limit of the container; 0 for no limit.
-    memory_usable
-        Bytes that a plan may use: see `find_memory_limit`.
+    memory
+        Memory of its machine, as plans take it.
+    container_memory
+        Bytes that its container may take; 0 for no limit.
     linear_algebra
         Libraries loaded.
     encoding
@@ -80,10 +80,8 @@ class ProcessFacts:
     versions: dict[str, str]
     processors: int
     quota: float
-    memory_total: int
-    memory_free: int
-    memory_limit: int
-    memory_usable: int
+    memory: MachineMemory
+    container_memory: int
     linear_algebra: tuple[LinearAlgebra, ...]
     encoding: tuple[str, str]
     open_files: int
@@ -91,18 +89,13 @@ class ProcessFacts:
 
 def find_process_facts() -> ProcessFacts:
     """Find out what this process has."""
-    import psutil
-
-    memory = psutil.virtual_memory()
     return ProcessFacts(
         host=platform.node(),
         versions=find_versions(),
         processors=count_processors(),
         quota=find_quota(),
-        memory_total=memory.total,
-        memory_free=memory.available,
-        memory_limit=_find_container_limit(memory.total),
-        memory_usable=find_memory_limit(),
+        memory=MachineMemory.read(),
+        container_memory=_find_container_limit(),
         linear_algebra=find_linear_algebra(),
         encoding=(sys.getfilesystemencoding(), locale.getpreferredencoding(False)),
         open_files=_find_open_files(),
@@ -156,8 +149,11 @@ def find_quota(files: tuple[str, str] = QUOTA_FILES) -> float:
     return 0.0
 
 
-def _find_container_limit(total: int) -> int:
+def _find_container_limit() -> int:
     """Least limit of the control group on memory, bytes, where it is below what the machine has; otherwise 0."""
+    import psutil
+
+    total = psutil.virtual_memory().total
     limits = [total]
     for name in GROUP_FILES:
         try:

@@ -183,7 +183,12 @@ def check_worker_places(
     ]
     if not lines:
         said = "read and write" if not unwritten else "write"
-        lines = [note("worker store", f"{n} of {n} workers {said} it, and the client reads what they write")]
+        lines = [
+            note(
+                "worker store",
+                f"{n} of {n} workers {said} it, and the client reads what they write",
+            )
+        ]
     return [*lines, *_check_worker_sources(views, ours), *_check_scratch(views)]
 
 
@@ -202,7 +207,9 @@ def _check_worker_sources(views: Mapping[str, WorkerView], ours: SourceFacts) ->
         here = f"{ours.n_files:,} files, {format_bytes(ours.n_bytes)}"
         said = f"other files than here ({here}) at {list_some(other)}"
         lines.append(fail("worker sources", said, remedy, "source"))
-    return lines or [note("worker sources", f"{len(views)} of {len(views)} workers see the same files")]
+    return lines or [
+        note("worker sources", f"{len(views)} of {len(views)} workers see the same files")
+    ]
 
 
 def _check_scratch(views: Mapping[str, WorkerView]) -> list[HealthLine]:

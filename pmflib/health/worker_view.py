@@ -81,7 +81,7 @@ class WorkerView:
     unwritten
         Why it could write none of its own; empty where it could.
     written
-        Name of the probe file that it has written, which the client reads and removes.
+        Name of the probe file that it has left there, which the client reads and removes; empty where there is none.
     sources
         The raw files.
     """
@@ -111,14 +111,17 @@ def look_from_worker(places: Places, own_probe: str) -> WorkerView:
         write_probe(places.store, own_probe)
     except OSError as error:
         unwritten = error.strerror or str(error)
+    unread = read_probe(places.store, places.probe)
+    if unwritten or unread:
+        # the client looks for it in another folder, or does not wait any more
         remove_probe(places.store, own_probe)
     return WorkerView(
         process=find_process_facts(),
         scratch=look_at_folder(tempfile.gettempdir()),
         store=store,
-        unread=read_probe(places.store, places.probe),
+        unread=unread,
         unwritten=unwritten,
-        written="" if unwritten else own_probe,
+        written="" if unwritten or unread else own_probe,
         sources=look_at_sources(places.sources, places.suffixes, skip_empty=places.skip_empty),
     )
 
