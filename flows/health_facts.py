@@ -86,9 +86,8 @@ def gather_facts(
         "server": partial(find_server_facts, config_file),
     }
     if address:
-        jobs["cluster"] = lambda: find_cluster_facts(
-            address, Places(look_at_folder(path).there, "", paths, suffixes, skip_empty)
-        )
+        places = Places(path, "", paths, suffixes, skip_empty)
+        jobs["cluster"] = partial(find_cluster_facts, address, places)
     found = call_together(jobs, seconds)
     return HealthFacts(**_replace_failures(found, address))
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pmflib.health.certificate_dates import CertificateFacts
 from pmflib.health.health_line import HealthLine, fail, list_some, note, warn
 
-MAX_SKEW = 5.0
-"""Seconds by which clocks may differ before it is worth a line."""
+MAX_SKEW = 10.0
+"""Seconds by which clocks may differ before it is worth a line: a machine that is busy may say its time some late."""
 SOON_DAYS = 30.0
 """Days before its end at which a certificate should be renewed."""
 

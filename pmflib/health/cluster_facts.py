@@ -19,7 +19,13 @@ from urllib.parse import urlsplit
 from pmflib.health.certificate_dates import CertificateFacts, find_certificates
 from pmflib.health.deadlines import call_together
 from pmflib.health.process_facts import find_versions, is_loopback
-from pmflib.health.store_probe import name_probe, read_probe, remove_probe, write_probe
+from pmflib.health.store_probe import (
+    find_there,
+    name_probe,
+    read_probe,
+    remove_probe,
+    write_probe,
+)
 from pmflib.health.worker_view import Places, WorkerView, look_from_worker
 from pmflib.kernels.kernel_facts import KernelFacts, find_kernel_facts
 from pmflib.running.brief_clients import connect_briefly, fetch_result
@@ -119,7 +125,7 @@ def find_cluster_facts(address: str, places: Places, security: Any = None) -> Cl
     address
         Address of the scheduler.
     places
-        What workers are to look at; the name of the probe file is replaced.
+        What workers are to look at: the store, or where it will be; the name of the probe file is replaced.
     security
         Keys of its connections; None for those that Dask is configured with.
     """
@@ -202,14 +208,18 @@ def _ask_workers(
     if not names:
         return (), ""
     probe, own = name_probe(), {name: name_probe() for name in names}
-    places = Places(places.store, probe, places.sources, places.suffixes, places.skip_empty)
-    unwritten = ""
+    place, unwritten = places.store, ""
+    try:
+        place = find_there(places.store)
+    except OSError as error:
+        unwritten = error.strerror or str(error)
+    places = Places(place, probe, places.sources, places.suffixes, places.skip_empty)
     try:
         skews = call_together(
             {name: partial(_measure_worker_skew, client, name) for name in names}, QUICK_SECONDS
         )
         try:
-            write_probe(places.store, probe)
+            write_probe(place, probe)
         except OSError as error:
             unwritten = error.strerror or str(error)
         questions: dict[tuple[str, str], Callable[[], Any]] = {}

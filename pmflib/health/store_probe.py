@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 import uuid
@@ -87,20 +88,33 @@ def look_at_folder(path: str) -> FolderFacts:
     Raises
     ------
     OSError
-        If the folder above it may not be looked at.
+        If what is there is no folder, or may not be looked at.
     """
     import psutil
 
-    meant = Path(path).absolute()
-    there = meant
-    while not there.is_dir() and there != there.parent:
-        there = there.parent
+    there = Path(find_there(path))
     return FolderFacts(
-        path=str(meant),
+        path=str(Path(path).absolute()),
         there=str(there),
         file_system=_find_file_system(there.resolve()),
         free=psutil.disk_usage(str(there)).free,
     )
+
+
+def find_there(path: str) -> str:
+    """Find a folder, or the nearest one above it that is there; absolute.
+
+    Raises
+    ------
+    OSError
+        If what is there is no folder.
+    """
+    there = Path(path).absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    return str(there)
 
 
 def name_probe() -> str:

@@ -34,7 +34,9 @@ def test_look_at_store__not_there_yet(tmp_path):
 
 def test_look_at_store__a_file_stands_in_its_way(tmp_path):
     (tmp_path / "store").write_text("a file")
-    assert look_at_folder(str(tmp_path / "store")).there == str(tmp_path)
+    for path in ("store", "store/below"):
+        with pytest.raises(NotADirectoryError):
+            look_at_folder(str(tmp_path / path))
 
 
 def test_probes__are_read_as_they_were_written_and_written_once(tmp_path):
