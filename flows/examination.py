@@ -43,6 +43,7 @@ from pmflib.health.storage_checks import (
 from pmflib.health.store_probe import FolderFacts, StoreFacts
 from pmflib.health.worker_view import WorkerView
 from pmflib.kernels.kernel_facts import KernelFacts
+from pmflib.objects.addresses import is_bucket
 from pmflib.running.clients import find_scheduler
 from pmflib.running.worker_memory import ClusterMemory, PlanWorker, read_workers
 from pmflib.schema import Schema
@@ -73,6 +74,8 @@ def examine(config_file: Path, address: str = "") -> list[HealthLine]:
             check_encodings({"client": client}),
         ]
     facts = gather_facts(config, config_file, address or find_scheduler(config.cluster))
+    # the history of a store that cannot be used is no line of its own
+    store_line = check_folder(facts.store)
     return [
         check_configuration(config, str(config_file)),
         *_check_places(facts),
@@ -80,7 +83,7 @@ def examine(config_file: Path, address: str = "") -> list[HealthLine]:
         *_check_cluster(config, facts),
         *check_server(facts.server),
         check_clocks(_list_skews(facts)),
-        *check_history(facts.history),
+        *([] if store_line.state == "FAIL" else check_history(facts.history)),
     ]
 
 
@@ -89,8 +92,10 @@ def _check_places(facts: HealthFacts) -> list[HealthLine]:
     lines = [check_schema(facts.schema), check_sources(facts.sources)]
     lines.append(check_folder(facts.store))
     if isinstance(facts.store, StoreFacts):
-        lines.append(check_file_system(facts.store.folder))
-        lines.append(check_disk("store disk", facts.store.folder, facts.sources.n_bytes))
+        folder = facts.store.folder
+        if not folder.is_bucket:
+            lines.append(check_file_system(folder))
+            lines.append(check_disk("store disk", folder, facts.sources.n_bytes))
     if isinstance(facts.scratch, FolderFacts):
         lines.append(check_disk("temporary files", facts.scratch, 0))
     return lines
@@ -109,7 +114,12 @@ def _check_client(config: PipelineConfig, facts: HealthFacts) -> list[HealthLine
     # of a scheduler's workers, the limit is theirs alone
     limit = config.cluster.memory_limit if cluster is None else 0
     lines = [
-        *check_versions(client.versions, scheduler, versions),
+        *check_versions(
+            client.versions,
+            scheduler,
+            versions,
+            needs_obstore=is_bucket(config.store.path),
+        ),
         check_memory(
             ClusterMemory.here(limit, n_threads),
             _list_plans(config, facts, n_threads),

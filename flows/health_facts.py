@@ -20,6 +20,7 @@ from pmflib.health.store_probe import FolderFacts, StoreFacts, look_at_folder, l
 from pmflib.health.worker_view import Places, SourceFacts, look_at_sources
 from pmflib.ingest.source_urls import mask_secrets
 from pmflib.kernels.kernel_facts import KernelFacts, find_kernel_facts
+from pmflib.objects.addresses import is_bucket
 from pmflib.schema import Schema
 from pmflib.store.run_records import list_records
 from tasks.stage import load_schema, open_store
@@ -109,7 +110,8 @@ def _replace_failures(found: Mapping[str, Any], address: str) -> dict[str, Any]:
 
 def find_history(config: PipelineConfig) -> HistoryFacts:
     """What the store says of the runs of a pipeline; a store that is not there is not made."""
-    if not Path(config.resolve(config.store.path), "manifest").is_dir():
+    path = config.resolve(config.store.path)
+    if not is_bucket(path) and not Path(path, "manifest").is_dir():
         return HistoryFacts()
     store = open_store(config)
     records = [each for each in list_records(store, config.name) if each.action == "run"]

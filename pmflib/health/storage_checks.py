@@ -58,12 +58,15 @@ def check_folder(store: StoreFacts | BaseException) -> HealthLine:
         said, remedy = f"it cannot be looked at: {store}", "correct its permissions"
     elif store.unwritten:
         said = f"{store.folder.there} cannot be written: {store.unwritten}"
-        remedy = "correct its permissions"
+        remedy = "correct its credentials" if store.folder.is_bucket else "correct its permissions"
     elif store.lacking:
         said = (
             f"{store.folder.there} does not do what publication needs: {'; '.join(store.lacking)}"
         )
         remedy = "put the store on a local disk, on NFS, or in a bucket"
+    elif store.folder.is_bucket:
+        said = "an object is created once, replaced by who knows it, and deleted"
+        return note("store", f"{store.folder.path}: {said}")
     elif store.folder.exists:
         return note("store", f"{store.folder.path} can be read, written and published to")
     else:
@@ -176,7 +179,7 @@ def check_worker_places(
         fail(
             "worker store",
             f"{said}",
-            "mount the same folder under the same path everywhere, for the same user, or use a bucket",
+            "mount one folder under one path everywhere, for one user; of a bucket, give all the same credentials",
             "store",
         )
         for said in problems

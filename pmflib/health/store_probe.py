@@ -1,4 +1,4 @@
-"""Files of a store's folder tried out: whether it can be written, what others see, how its file system behaves."""
+"""The place of a store tried out: whether it can be written, what others see, what its file system does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from pmflib.health.bucket_probe import (
+    find_lacking_conditions,
+    read_object,
+    remove_object,
+    write_object,
+)
+from pmflib.objects.addresses import is_bucket
 
 PREFIX = ".pmf-probe-"
 """First characters of the names of probe files: hidden, and no name of the store's own."""
@@ -21,13 +29,13 @@ class FolderFacts:
     Parameters
     ----------
     path
-        The folder that is meant.
+        The folder that is meant; or the address of a place in a bucket.
     there
-        The folder itself, or the nearest one above it that is there.
+        The folder itself, or the nearest one above it that is there; or that address.
     file_system
         Type of the file system of ``there``, as the system calls it: ext4, nfs4, tmpfs; empty where it does not say.
     free
-        Bytes free there for this user.
+        Bytes free there for this user; 0 for a bucket, which has no end.
     """
 
     path: str
@@ -39,6 +47,11 @@ class FolderFacts:
     def exists(self) -> bool:
         """Whether the folder is there."""
         return self.there == self.path
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether it is a place in a bucket."""
+        return is_bucket(self.path)
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,10 @@ def look_at_store(path: str) -> StoreFacts:
     folder, name = look_at_folder(path), name_probe()
     try:
         skew = write_probe(folder.there, name)
-        lacking = find_lacking_operations(folder.there)
+        if folder.is_bucket:
+            lacking = find_lacking_conditions(folder.there, name)
+        else:
+            lacking = find_lacking_operations(folder.there)
     except OSError as error:
         return StoreFacts(folder, error.strerror or str(error), (), None)
     finally:
@@ -90,6 +106,8 @@ def look_at_folder(path: str) -> FolderFacts:
     OSError
         If what is there is no folder, or may not be looked at.
     """
+    if is_bucket(path):
+        return FolderFacts(path, path, "", 0)
     import psutil
 
     there = Path(find_there(path))
@@ -102,13 +120,15 @@ def look_at_folder(path: str) -> FolderFacts:
 
 
 def find_there(path: str) -> str:
-    """Find a folder, or the nearest one above it that is there; absolute.
+    """Find a folder, or the nearest one above it that is there; absolute. A place in a bucket needs no folder.
 
     Raises
     ------
     OSError
         If what is there is no folder.
     """
+    if is_bucket(path):
+        return path
     there = Path(path).absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
@@ -134,6 +154,8 @@ def write_probe(folder: str, name: str) -> float:
     OSError
         If it cannot be written, or there is one of that name.
     """
+    if is_bucket(folder):
+        return write_object(folder, name)
     path = Path(folder) / name
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with open(descriptor, "wb") as stream:
@@ -147,6 +169,8 @@ def write_probe(folder: str, name: str) -> float:
 
 def read_probe(folder: str, name: str) -> str:
     """Read a probe file that another process has written; say why it cannot be read, or "" where it can."""
+    if is_bucket(folder):
+        return read_object(folder, name)
     try:
         content = (Path(folder) / name).read_bytes()
     except FileNotFoundError:
@@ -158,6 +182,9 @@ def read_probe(folder: str, name: str) -> str:
 
 def remove_probe(folder: str, name: str) -> None:
     """Remove a probe file, if it is there and can be removed."""
+    if is_bucket(folder):
+        remove_object(folder, name)
+        return
     with suppress(OSError):
         os.unlink(Path(folder) / name)
 
