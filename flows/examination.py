@@ -128,13 +128,16 @@ def _check_client(config: PipelineConfig, facts: HealthFacts) -> list[HealthLine
     ]
     if cluster is None:
         lines.append(check_own_threads(client, config.cluster.workers))
-    kernels = {"client": facts.kernels} | (
-        {} if cluster is None else {each.address: each.kernels for each in cluster.workers}
-    )
+    kernels: dict[str, KernelFacts | str] = {
+        "client": facts.kernels if isinstance(facts.kernels, KernelFacts) else str(facts.kernels)
+    }
+    if cluster is not None:
+        # one that says nothing at all has a line of its own
+        kernels |= {each.address: each.kernels for each in cluster.workers if each.address in views}
     return [
         *lines,
         *check_linear_algebra(client, machines),
-        *check_kernels({n: each for n, each in kernels.items() if isinstance(each, KernelFacts)}),
+        *check_kernels(kernels),
         check_encodings({"client": client} | {name: view.process for name, view in views.items()}),
         check_open_files(client, machines),
         check_container(client, machines),

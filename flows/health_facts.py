@@ -25,7 +25,7 @@ from pmflib.schema import Schema
 from pmflib.store.run_records import list_records
 from tasks.stage import load_schema, open_store
 
-SECONDS = 120.0
+SECONDS = 180.0
 """Longest time for all facts together. What asks others has limits of its own, which add up to less."""
 
 Failure: TypeAlias = BaseException

@@ -36,7 +36,9 @@ CONNECT_SECONDS = 5.0
 QUICK_SECONDS = 10.0
 """Longest wait for what takes no time: clocks, versions, a fetched result."""
 LOOK_SECONDS = 30.0
-"""Longest wait for workers to look at the places of a pipeline, and to load, or compile, their kernels."""
+"""Longest wait for workers to look at the places of a pipeline."""
+KERNEL_SECONDS = 120.0
+"""Longest wait for workers to load their kernels; where none is on disk yet, all of them compile at the same time."""
 PAYLOAD = b"pmf"
 """What one worker fetches from another."""
 
@@ -179,7 +181,7 @@ def _ask_cluster(client: Client, address: str, places: Places) -> ClusterFacts:
             "workers": partial(_ask_workers, client, info["workers"], names, places),
         },
         # every wait below has a limit of its own
-        4 * QUICK_SECONDS + 2 * LOOK_SECONDS,
+        4 * QUICK_SECONDS + KERNEL_SECONDS,
     )
     workers, unwritten = _unless_error(first["workers"], ((), str(first["workers"])))
     versions, skew = first["versions"], first["skew"]
@@ -228,12 +230,14 @@ def _ask_workers(
         ring = [name for name in awake if known[name].get("status") == "running"]
         for name in awake:
             questions[name, "view"] = partial(
-                _ask, client, name, look_from_worker, (places, own[name])
+                _ask, client, name, LOOK_SECONDS, look_from_worker, places, own[name]
             )
-            questions[name, "kernels"] = partial(_ask, client, name, find_kernel_facts, ())
+            questions[name, "kernels"] = partial(
+                _ask, client, name, KERNEL_SECONDS, find_kernel_facts
+            )
         for name in ring if len(ring) > 1 else ():
             questions[name, "fetch"] = partial(_fetch, client, name, _next_of(name, ring))
-        found = call_together(questions, LOOK_SECONDS + QUICK_SECONDS)
+        found = call_together(questions, KERNEL_SECONDS + QUICK_SECONDS)
         return tuple(
             _gather_worker(name, known[name], found, skews[name], places.store, ring)
             for name in names
@@ -273,9 +277,11 @@ def _next_of(name: str, names: Sequence[str]) -> str:
     return names[(names.index(name) + 1) % len(names)]
 
 
-def _ask(client: Client, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+def _ask(
+    client: Client, name: str, seconds: float, function: Callable[..., Any], *args: Any
+) -> Any:
     """What a function gives on one worker, or what went wrong as a text."""
-    return client.run(_answer_within, function, args, LOOK_SECONDS, workers=[name])[name]
+    return client.run(_answer_within, function, args, seconds, workers=[name])[name]
 
 
 async def _answer_within(function: Callable[..., Any], args: Sequence[Any], seconds: float) -> Any:

@@ -161,24 +161,32 @@ def _cut(version: str, parts: int) -> list[str]:
     return version.split(".")[:parts]
 
 
-def check_kernels(kernels: Mapping[str, KernelFacts]) -> list[HealthLine]:
+def check_kernels(kernels: Mapping[str, KernelFacts | str]) -> list[HealthLine]:
     """Check which kernels processes use, and whether they keep compiled code.
 
     Parameters
     ----------
     kernels
-        By process: "client", and addresses of workers.
+        By process: "client", and addresses of workers; a text that says why nothing is known.
 
     Returns
     -------
     A line on instruction sets and vector code, and one on the folders of compiled code.
     """
-    if not kernels:
-        return []
-    plain = [name for name, each in kernels.items() if each.is_plain]
-    broken = [name for name, each in kernels.items() if not (each.works or each.is_plain)]
-    vectors = sorted({each.vectors or "no vectors" for each in kernels.values()})
+    known = {name: each for name, each in kernels.items() if isinstance(each, KernelFacts)}
+    silent = [f"{name} ({each})" for name, each in kernels.items() if isinstance(each, str)]
+    plain = [name for name, each in known.items() if each.is_plain]
+    broken = [name for name, each in known.items() if not (each.works or each.is_plain)]
+    vectors = sorted({each.vectors or "no vectors" for each in known.values()})
     lines = []
+    if silent:
+        lines.append(
+            warn(
+                "kernels",
+                f"nothing is known of {list_some(silent)}",
+                "run again: what they compile is kept",
+            )
+        )
     if plain:
         lines.append(
             warn(
@@ -198,7 +206,7 @@ def check_kernels(kernels: Mapping[str, KernelFacts]) -> list[HealthLine]:
     if not lines:
         mixed = "; they differ, which changes the speed and no result" if len(vectors) > 1 else ""
         lines.append(note("kernels", f"vector code for {', '.join(vectors)}{mixed}"))
-    if unkept := [name for name, each in kernels.items() if not each.folder]:
+    if unkept := [name for name, each in known.items() if not each.folder]:
         lines.append(
             warn(
                 "kernel cache",
@@ -206,8 +214,8 @@ def check_kernels(kernels: Mapping[str, KernelFacts]) -> list[HealthLine]:
                 "set NUMBA_CACHE_DIR to a folder that this user alone can write",
             )
         )
-    else:
-        folders = sorted({each.folder for each in kernels.values()})
+    elif known:
+        folders = sorted({each.folder for each in known.values()})
         lines.append(note("kernel cache", f"compiled code is kept in {list_some(folders)}"))
     return lines
 
