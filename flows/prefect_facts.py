@@ -39,7 +39,10 @@ def find_server_facts(config_file: Path) -> ServerFacts | None:
         from prefect.client.orchestration import get_client
         from prefect.settings import get_current_settings
 
-    url = get_current_settings().api.url or ""
+    url = get_current_settings().api.url
+    if not url:
+        # a client without an address would start a server of its own
+        return None
     shown = mask_secrets(url)
     try:
         settings = {"timeout": REQUEST_SECONDS}

@@ -183,7 +183,9 @@ def _ask_cluster(client: Client, address: str, places: Places) -> ClusterFacts:
         # every wait below has a limit of its own
         4 * QUICK_SECONDS + KERNEL_SECONDS,
     )
-    workers, unwritten = _unless_error(first["workers"], ((), str(first["workers"])))
+    if isinstance(first["workers"], BaseException):
+        return ClusterFacts(address, f"its workers cannot be asked: {_say(first['workers'])}")
+    workers, unwritten = first["workers"]
     versions, skew = first["versions"], first["skew"]
     return ClusterFacts(
         address=address,

@@ -6,6 +6,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -32,7 +34,8 @@ def call_together(jobs: Mapping[K, Callable[[], Any]], seconds: float) -> dict[K
     waiting: queue.SimpleQueue[tuple[K, Callable[[], Any]]] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[K, Any]] = queue.SimpleQueue()
     for name, job in jobs.items():
-        waiting.put((name, job))
+        # threads have no settings of the context that they are started in
+        waiting.put((name, partial(copy_context().run, job)))
 
     def work() -> None:
         while True:

@@ -32,7 +32,7 @@ class HealthLine:
     remedy
         What to do about it; empty where all is well.
     fault
-        Of a FAIL, which class of error a run would end with; empty otherwise.
+        Class of the error that a run would end with, for a FAIL; empty otherwise.
     """
 
     state: State

@@ -19,13 +19,13 @@ class HistoryFacts:
     Parameters
     ----------
     number, outcome, reason, ended
-        Of the last record, complete or not; 0 and empty texts where there is none.
+        What the last record says, complete or not; 0 and empty texts where there is none.
     is_current
         Whether it had the configuration of today.
     live_rank
         Rank of the model that is live; None where there is none.
     rows_in, rows_quarantined
-        Of the last run that came so far.
+        Rows of that run; 0 where it did not come so far.
     error
         Why the history cannot be read; empty where it can.
     """

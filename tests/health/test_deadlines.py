@@ -1,4 +1,5 @@
 import threading
+from contextvars import ContextVar
 
 from pmflib.health.deadlines import call_together
 
@@ -23,3 +24,9 @@ def test_call_together__at_the_same_time():
 
 def test_call_together__nothing_to_call():
     assert call_together({}, 1.0) == {}
+
+
+def test_call_together__in_the_context_of_the_caller():
+    setting = ContextVar("setting", default="other")
+    setting.set("mine")
+    assert call_together({"a": setting.get}, 10.0) == {"a": "mine"}
