@@ -133,7 +133,7 @@ class Membership:
         here = ClusterMemory.here()
         return ClusterMemory(workers or here.workers, here.client, False, self._keep_plan)
 
-    def explain(self, error: Exception) -> Exception:
+    def explain(self, error: BaseException) -> BaseException:
         """The error that a user is told in place of one that came out of work on these workers."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
@@ -152,7 +152,9 @@ class Membership:
                 "it again: the same command goes on"
             )
         if reason:
-            return ClusterError(f"tasks at {self._address} were cancelled: {reason}; run again: it goes on")
+            return ClusterError(
+                f"tasks at {self._address} were cancelled: {reason}; run again: it goes on"
+            )
         return error
 
     def _keep_plan(self, plan_worker: PlanWorker) -> None:
