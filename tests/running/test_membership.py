@@ -200,7 +200,7 @@ def test_count_threads__as_many_as_are_expected():
     ("facts", "said"),
     [
         ({"version": "0.0.1"}, r"worker tcp.* has pmflib 0.0.1, and this run .*install the same"),
-        ({"sees": {"/store": False}}, r"store '/store' is not seen by workers \['tcp"),
+        ({"unseen": {"/store": "no such folder there"}}, r"/store.*tcp.*no such folder there"),
         (ImportError("no pmflib"), r"worker tcp.* cannot run pmflib .* ImportError: no pmflib"),
     ],
 )
