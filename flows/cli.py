@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 a defect of ours, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit:
 source or schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 6 held back by a guard
-of quality; 130 interrupted; 141 whoever read the output closed it; 143 terminated.
+of quality; 7 the cluster: no scheduler, or no workers; 130 interrupted; 141 whoever read the output closed it; 143
+terminated.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ app = typer.Typer(
     help="The joint distribution of many categorical variables, from very large logs.",
     epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
     "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
-    "6 held back by quality, 130 interrupted, 141 output closed, 143 terminated.",
+    "6 held back by quality, 7 cluster, 130 interrupted, 141 output closed, 143 terminated.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )

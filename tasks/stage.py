@@ -49,8 +49,7 @@ def open_workers(
     with ExitStack() as stack:
         address = address or stack.enter_context(clients.use_workers(config.cluster))
         client = stack.enter_context(clients.open_client(address, config.cluster))
-        if (root := Path(config.resolve(config.store.path))).is_dir():
-            clients.check_workers_see(client, str(root))
+        clients.check_workers_see(client, open_store(config).address)
         yield client, clients.find_memory(client, config.cluster.memory_limit)
 
 

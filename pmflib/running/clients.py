@@ -254,6 +254,8 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
     if not address:
         yield None
         return
+    from asyncio import CancelledError
+
     patience = PATIENCE if cluster is None else cluster.patience
     with _connect(address, patience) as client:
         if address.startswith("inproc"):
@@ -268,7 +270,7 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
         try:
             members.start()
             yield client
-        except Exception as error:
+        except (Exception, CancelledError) as error:
             explained = members.explain(error)
             if explained is error:
                 raise

@@ -133,7 +133,7 @@ class Membership:
         here = ClusterMemory.here()
         return ClusterMemory(workers or here.workers, here.client, False, self._keep_plan)
 
-    def explain(self, error: Exception) -> Exception:
+    def explain(self, error: BaseException) -> BaseException:
         """The error that a user is told in place of one that came out of work on these workers."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
@@ -148,11 +148,13 @@ class Membership:
         reason = error.reason if isinstance(error, FutureCancelledError) else ""
         if reason == "scheduler-connection-lost" or self._client.status != "running":
             return LostSchedulerError(
-                f"the Dask scheduler at {self._address} has gone ({type(error).__name__}: {error}); start it again: "
-                "the same command goes on"
+                f"the Dask scheduler at {self._address} has gone, or cannot be reached ({type(error).__name__}); start "
+                "it again: the same command goes on"
             )
         if reason:
-            return ClusterError(f"tasks at {self._address} were cancelled ({error}); run again")
+            return ClusterError(
+                f"tasks at {self._address} were cancelled: {reason}; run again: it goes on"
+            )
         return error
 
     def _keep_plan(self, plan_worker: PlanWorker) -> None:

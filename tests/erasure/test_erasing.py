@@ -110,8 +110,13 @@ def no_workers(monkeypatch):
 
     import tasks.count
     import tasks.ingest
+    from pmflib.running import worker_memory
 
-    monkeypatch.setattr(tasks.count, "open_workers", lambda *_: nullcontext((None, 1 << 34)))
+    monkeypatch.setattr(
+        tasks.count,
+        "open_workers",
+        lambda *_: nullcontext((None, worker_memory.ClusterMemory.here(1 << 34))),
+    )
     monkeypatch.setattr(tasks.ingest, "open_workers_late", lambda *_: nullcontext(None))
 
 

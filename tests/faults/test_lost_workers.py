@@ -3,18 +3,27 @@
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from distributed import LocalCluster
 
-from pmflib.config import ClusterConfig
+from pmflib.config import ClusterConfig, load_config
 from pmflib.reporting.work_progress import Progress
 from pmflib.running.clients import open_client, start_workers
+from tasks.count import count
+from tasks.fit import fit
+from tasks.ingest import ingest
+from tasks.refine import refine
 from tasks.stage_progress import listen
 from tests.faults.fault_runs import (
     MAX_PASSES,
@@ -63,7 +72,7 @@ def _kill_one(address: str, task: str, is_under_way: Callable[[], bool]) -> Iter
             pids = client.run(os.getpid)
             while not over.is_set():
                 for worker, keys in client.processing().items():
-                    mine = [key for key in keys if key.startswith(task)]
+                    mine = [key for key in keys if key[0].startswith(task)]
                     if mine and is_under_way():
                         with frozen(psutil.Process(pids[worker])):
                             # frozen: a task that is its own now stays so
@@ -88,7 +97,7 @@ def test_refine__worker_killed(workers: int, ingested: Path, undisturbed: Undist
     with (
         start_workers(cluster) as address,
         _kill_one(
-            address, "evaluate_group", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
+            address, "refine-pass", lambda: 2 <= count_passes(store) <= MAX_PASSES - 5
         ) as killed,
     ):
         assert run_stages(ingested, address) == undisturbed[1]
@@ -107,7 +116,7 @@ def test_count__worker_killed(workers: int, ingested: Path, undisturbed: Undistu
         if progress.stage == "count" and progress.done == 3:
             with open_client(address) as client:
                 held = {
-                    worker: [key for key in keys if "merge_tables" in key or "count_group" in key]
+                    worker: [key for key in keys if key[0].startswith("count-fold")]
                     for worker, keys in client.has_what().items()
                 }
                 held = {w: [*held[w], *keys] for w, keys in client.processing().items()}
@@ -137,3 +146,100 @@ def test_run__worker_killed(ingested: Path, undisturbed: Undisturbed, large_log:
         finish(process)
     assert read_digests(ingested) == undisturbed[1]
     check_store(store)
+
+
+@pytest.mark.parametrize("change", ["joins", "leaves", "restarts", "adapts"])
+def test_stages__workers_come_and_go(
+    change: str, ingested: Path, undisturbed: Undisturbed, large_log: Path
+) -> None:
+    # twice as many workers as processors, too
+    write_config(ingested.parent, large_log, cluster="workers = 4")
+    changed: list[int] = []
+    with LocalCluster(
+        n_workers=1 if change == "joins" else 4,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+    ) as cluster:
+
+        def act(progress: Progress) -> None:
+            if changed or progress.stage != "refine" or progress.done < 3:
+                return
+            changed.append(progress.done)
+            if change == "joins":
+                cluster.scale(4)
+            elif change == "leaves":
+                cluster.scale(1)
+            elif change == "adapts":
+                cluster.adapt(minimum=0, maximum=3, interval="100ms", wait_count=1)
+            else:
+                with open_client(cluster.scheduler_address) as client:
+                    client.restart_workers(list(client.nthreads())[:2])
+
+        with listen(act):
+            assert run_stages(ingested, cluster.scheduler_address) == undisturbed[1]
+    assert changed
+    check_store(ingested.parent / "store")
+
+
+@contextmanager
+def _dask_processes(port: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler and two workers, each a process of its own."""
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__DASHBOARD__ENABLED": "False"}
+    place = ["--host", "127.0.0.1"]
+    scheduler = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_scheduler",
+        *place,
+        "--port",
+        str(port),
+    ]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}"]
+    worker += [*place, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    started = [
+        subprocess.Popen(command, env=environment, **options)
+        for command in (scheduler, worker, worker)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_refine__scheduler_killed_and_started_again(
+    ingested: Path, undisturbed: Undisturbed, large_log: Path
+) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    write_config(ingested.parent, large_log, cluster=f'address = "{address}"')
+    config = load_config(ingested)
+    started, lost = threading.Event(), []
+
+    def watch(progress: Progress) -> None:
+        if progress.stage == "refine" and progress.done == 3 and not lost:
+            lost.append(progress.done)
+            for process in first:
+                process.kill()
+            started.set()
+
+    def start_again() -> None:
+        started.wait()
+        again.append(stack.enter_context(_dask_processes(port)))
+
+    again: list[Any] = []
+    with ExitStack() as stack, _dask_processes(port) as first, listen(watch):
+        helper = threading.Thread(target=start_again)
+        helper.start()
+        dataset = ingest(config)
+        counts = count(config, dataset)
+        model = refine(config, dataset, counts, fit(config, counts))
+        helper.join()
+    assert lost == [3]
+    assert model.digest == undisturbed[1]["model"]
+    check_store(ingested.parent / "store")

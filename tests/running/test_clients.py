@@ -6,7 +6,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from pmflib.config import ClusterConfig
-from pmflib.errors import ConfigError
+from pmflib.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.running import clients
 from pmflib.running.clients import (
     LateClient,
     check_workers_see,
@@ -19,19 +20,24 @@ from pmflib.running.clients import (
 from pmflib.running.memory_limits import find_memory_limit
 
 
-def test_open_client__unreachable_scheduler(monkeypatch):
-    # half a minute is for people, not for tests
-    monkeypatch.setattr(
-        "distributed.Client", lambda *args, **kw: Client(*args, **{**kw, "timeout": 0.2})
-    )
-    for address, reason in (("tcp://127.0.0.1:9", "Timed out"), ("nonsense", "missing port")):
-        with (
-            pytest.raises(
-                ConfigError, match=rf"address = '{address}': no Dask scheduler.*{reason}"
-            ),
-            open_client(address),
-        ):
-            pass
+def test_open_client__a_scheduler_that_does_not_answer_is_waited_for(monkeypatch):
+    monkeypatch.setattr(clients, "CONNECT_SECONDS", 0.1)
+    cluster = ClusterConfig(address="tcp://127.0.0.1:9", patience=0.5)
+    said = r"address = 'tcp://127.0.0.1:9': no Dask scheduler answers .* for 0.5 seconds"
+    with (
+        pytest.raises(ClusterError, match=said),
+        pytest.warns(ClusterWarning, match="trying for up to 0.5 seconds"),
+        open_client("tcp://127.0.0.1:9", cluster),
+    ):
+        pass
+
+
+def test_open_client__what_is_no_address_is_not_tried_again():
+    with (
+        pytest.raises(ConfigError, match=r"address = 'nonsense': .*missing port.*correct it"),
+        open_client("nonsense"),
+    ):
+        pass
 
 
 def test_start_workers__an_address_is_taken_as_it_is(monkeypatch):

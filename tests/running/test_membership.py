@@ -1,0 +1,252 @@
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from distributed import LocalCluster
+from distributed.client import FutureCancelledError
+from distributed.scheduler import KilledWorker
+
+from pmflib.config import ClusterConfig
+from pmflib.errors import (
+    ClusterError,
+    ClusterWarning,
+    ConfigError,
+    LostSchedulerError,
+    MemoryPlanError,
+)
+from pmflib.running import membership
+from pmflib.running.clients import check_workers_see, count_threads, find_memory, open_client
+from pmflib.running.maps import map_items, run_blocks
+from pmflib.running.memory_plan import MemoryPlan
+
+GIB = 1 << 30
+
+
+@contextmanager
+def start_cluster(n_workers, memory_limit=8 * GIB, n_threads=1):
+    """Scheduler and workers of this process that talk over TCP, as those of other machines do."""
+    with LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=n_threads,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        memory_limit=memory_limit,
+    ) as cluster:
+        yield cluster
+
+
+def later(call, seconds=0.5):
+    timer = threading.Timer(seconds, call)
+    timer.start()
+    return timer
+
+
+def open_patiently(cluster, patience, **options):
+    address = cluster.scheduler_address
+    return open_client(address, ClusterConfig(address=address, patience=patience, **options))
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch):
+    monkeypatch.setattr(membership, "LOOK_SECONDS", 0.1)
+
+
+def test_open_client__no_worker_comes():
+    with (
+        start_cluster(0) as cluster,
+        pytest.raises(
+            ClusterError, match=r"0 workers at tcp://127.* come in 0.3 seconds.*patience"
+        ),
+        open_patiently(cluster, 0.3),
+    ):
+        pass
+
+
+def test_open_client__says_that_it_waits(monkeypatch):
+    monkeypatch.setattr(membership, "SILENT_SECONDS", 0.0)
+    with (
+        start_cluster(0) as cluster,
+        pytest.warns(ClusterWarning, match=r"0 workers at tcp.* waiting for up to 0.3 seconds"),
+        pytest.raises(ClusterError),
+        open_patiently(cluster, 0.3),
+    ):
+        pass
+
+
+def test_open_client__workers_may_come_late():
+    with start_cluster(0) as cluster:
+        later(lambda: cluster.scale(1))
+        with open_patiently(cluster, 30) as client:
+            assert run_blocks(client, abs, [-1, -2], sum) == 3
+
+
+over = threading.Event()
+
+
+def wait_long(item):
+    """Work that lasts until the test is over: closing a cluster waits for its threads."""
+    over.wait(20)
+    return item
+
+
+def use(cluster, patience, work, **options):
+    """Work on a cluster, as a stage does."""
+    over.clear()
+    try:
+        with open_patiently(cluster, patience, **options) as client:
+            return work(client)
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("function", [run_blocks, map_items])
+def test_open_client__all_workers_go(function):
+    merge = [list] if function is run_blocks else []
+
+    def work(client):
+        (address,) = client.nthreads()
+        remove = cluster.scheduler.remove_worker
+        later(lambda: cluster.sync(remove, address, stimulus_id="test"))
+        function(client, wait_long, [1, 2], *merge)
+
+    with start_cluster(1) as cluster, pytest.raises(ClusterError, match="0 workers at tcp"):
+        use(cluster, 0.5, work)
+
+
+def test_explain__a_scheduler_that_goes_is_worth_another_attempt():
+    lost = FutureCancelledError("key", "scheduler-connection-lost")
+    cancelled = FutureCancelledError("key", "unknown")
+    with start_cluster(1) as cluster, open_patiently(cluster, 1) as client:
+        explained = [membership_of(client).explain(each) for each in (lost, cancelled)]
+    assert [type(each) for each in explained] == [LostSchedulerError, ClusterError]
+    assert re.match(
+        r"the Dask scheduler at tcp.* has gone.* the same command goes on", str(explained[0])
+    )
+
+
+def test_open_client__errors_of_the_work_are_the_callers():
+    with start_cluster(1) as cluster, pytest.raises(ZeroDivisionError):
+        use(cluster, 1, lambda client: run_blocks(client, lambda item: 1 // item, [0], list))
+
+
+def test_open_client__a_worker_that_is_too_small_is_named_at_once():
+    said = (
+        r"any stage would need 64.0 MiB in worker tcp://127.*, above the 0 B that its data may use, of a limit of "
+        r"200.0 MiB;.* worker of 1 thread needs a memory limit of at least 54\d.\d MiB"
+    )
+    with (
+        start_cluster(1, memory_limit=200 << 20) as cluster,
+        pytest.raises(MemoryPlanError, match=said),
+        open_patiently(cluster, 1),
+    ):
+        pass
+
+
+def plan_two_gib(n_threads):
+    return MemoryPlan("counting", {"tables": 2 * GIB * n_threads}, "Use fewer levels.")
+
+
+def test_open_client__a_small_worker_that_joins_late_ends_the_run():
+    said = r"counting would need 2.0 GiB in worker .* of a limit of 1.0 GiB.*Use fewer levels"
+
+    def work(client):
+        find_memory(client).check(plan_two_gib)
+        later(lambda: add_worker(cluster, GIB))
+        run_blocks(client, wait_long, [1, 2], list)
+
+    with start_cluster(1) as cluster, pytest.raises(MemoryPlanError, match=said):
+        use(cluster, 1, work)
+
+
+def add_worker(cluster, memory_limit):
+    cluster.worker_spec["late"] = {
+        **cluster.new_spec,
+        "options": {**cluster.new_spec["options"], "memory_limit": memory_limit},
+    }
+    cluster.sync(cluster._correct_state)
+
+
+def test_find_memory__each_worker_has_its_own():
+    with start_cluster(2, 4 * GIB, n_threads=3) as cluster, open_patiently(cluster, 1) as client:
+        memory = find_memory(client)
+        assert [worker.n_threads for worker in memory.workers] == [3, 3]
+        assert {worker.limit for worker in memory.workers} == {4 * GIB}
+        # what nobody plans, and the program itself, come off
+        assert all(0 < worker.spare < 0.7 * 4 * GIB for worker in memory.workers)
+        assert not memory.is_shared
+        with pytest.raises(MemoryPlanError, match=r"6.0 GiB in worker.*3 threads"):
+            memory.check(plan_two_gib)
+
+
+def test_find_memory__what_is_configured_counts_for_each_worker():
+    with start_cluster(2) as cluster, open_patiently(cluster, 1, memory_limit=1000) as client:
+        assert [worker.spare for worker in find_memory(client).workers] == [1000, 1000]
+
+
+def test_count_threads__as_many_as_are_expected():
+    with start_cluster(1) as cluster:
+        with open_patiently(cluster, 1, workers=7) as client:
+            assert count_threads(client) == 7
+        with open_patiently(cluster, 1) as client:
+            assert count_threads(client) == 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"version": "0.0.1"}, r"worker tcp.* has pmflib 0.0.1, and this run .*install the same"),
+        ({"unseen": {"/store": "no such folder there"}}, r"/store.*tcp.*no such folder there"),
+        (ImportError("no pmflib"), r"worker tcp.* cannot run pmflib .* ImportError: no pmflib"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_open_client__workers_that_do_not_fit(facts, said, late, monkeypatch):
+    described = membership.describe_worker([])
+
+    def describe(folders):
+        if isinstance(facts, Exception):
+            raise facts
+        return replace(described, **facts)
+
+    def change():
+        monkeypatch.setattr(membership, "describe_worker", describe)
+
+    def work(client):
+        if late:
+            membership_of(client)._folders.append("/store")
+            change()
+            later(lambda: cluster.scale(2), 0.1)
+            run_blocks(client, wait_long, [1], list)
+        check_workers_see(client, "/store")
+
+    if not late:
+        change()
+    with start_cluster(1) as cluster, pytest.raises(ConfigError, match=said):
+        use(cluster, 5, work)
+
+
+def membership_of(client):
+    from pmflib.running import clients
+
+    return clients._members[client]
+
+
+def test_explain__workers_that_were_killed():
+    with start_cluster(1, 3 * GIB) as cluster, open_patiently(cluster, 1) as client:
+        find_memory(client).check(lambda n: MemoryPlan("EM", {"tables": GIB}, ""))
+        (worker,) = cluster.scheduler.workers.values()
+        error = KilledWorker(("refine-pass-0003-01234567", "items-0001"), worker, 3)
+        explained = membership_of(client).explain(error)
+        worker.memory_limit = 0
+        unlimited = membership_of(client).explain(error)
+        worker.memory_limit = 3 * GIB
+    assert isinstance(explained, MemoryPlanError)
+    assert "refine-pass-0003-01234567-items-0001 was on 4 workers that ended" in str(explained)
+    assert f"last {worker.address}: with a memory limit of 3.0 GiB" in str(explained)
+    assert "of which EM was expected to take 1.0 GiB" in str(explained)
+    assert isinstance(unlimited, ClusterError)
