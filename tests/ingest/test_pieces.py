@@ -18,10 +18,11 @@ from pmflib.errors import SourceError
 from pmflib.ingest import build_dataset, cutting, find_sources, pieces
 from pmflib.ingest.buckets import BUCKET_BYTES, LEAST_GROUPS, group_buckets
 from pmflib.ingest.csv_rows import find_data
-from pmflib.ingest.cutting import can_cut, follow_range, is_bytewise, join_ranges
+from pmflib.ingest.cutting import can_cut
 from pmflib.ingest.pieces import PIECE_BYTES, Piece, choose_groups, choose_ranges
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.rejected_rows import read_quarantine
+from pmflib.ingest.row_starts import follow_range, is_bytewise, join_ranges
 from pmflib.ingest.sample_origins import find_sample
 from pmflib.quality.stored_checks import read_files
 from pmflib.schema import Schema, Variable
@@ -233,12 +234,12 @@ def test_build_dataset__format_of_times_is_that_of_the_file(times, tmp_path, cut
 def test_build_dataset__file_that_changes_while_its_pieces_are_read(tmp_path, cut, monkeypatch):
     content = "\n".join(["who,what,said", *ROWS]).encode()
     cut(500)
-    plain, calls = cutting.follow_range, []
+    calls = []
 
     def change(item, delimiter):
         if not calls:
             calls.append((tmp_path / "x.csv").write_bytes(content.replace(b"s1", b"s2")))
-        return plain(item, delimiter)
+        return follow_range(item, delimiter)
 
     monkeypatch.setattr(cutting, "follow_range", change)
     with pytest.raises(SourceError, match=r"x\.csv: changed while it was read"):
