@@ -279,7 +279,7 @@ def test_build_dataset__pieces_of_a_url(tmp_path, cut, monkeypatch):
     marked = {"path": "memory://pieces/x.csv"}
     store, entry = build(tmp_path, None, store="unmarked", **marked)
     assert len(list_file_steps(store, entry.reference)) == 1
-    # a place of files that tells when one has changed
+    # a place of files that shows when one has changed
     for module in ("cutting", "fingerprints"):
         monkeypatch.setattr(f"pmflib.ingest.{module}.take_marks", lambda source: {"ETag": "1"})
     store, entry = build(tmp_path, None, **marked)
