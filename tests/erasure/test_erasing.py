@@ -8,8 +8,10 @@ import pytest
 
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.erasure.erasing import erase
+from pmflib.ingest import pieces
 from pmflib.report.data_facts import gather_data
 from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import list_erased
 from pmflib.store.report_pages import keep_page
 from pmflib.store.retention import is_needed, list_collected_runs
@@ -17,7 +19,13 @@ from pmflib.store.run_records import RunRecord, append_record, find_last_run, no
 from pmflib.store.verification import verify_store
 from tasks.count import count
 from tasks.ingest import ingest
-from tests.ingest.test_layered_datasets import SCHEMA, change_files, configure, describe
+from tests.ingest.test_layered_datasets import (
+    SCHEMA,
+    change_files,
+    configure,
+    describe,
+    draw_file,
+)
 
 PARTS = ("spill", "samples", "dataset", "counts")
 
@@ -140,6 +148,20 @@ def check_nights(folder, layout, seed, n_nights):
 @pytest.mark.parametrize("layout", ["long", "timed", "wide"])
 def test_erase__equals_a_store_that_never_saw_them(tmp_path, layout):
     check_nights(tmp_path, layout, 3, 3)
+
+
+def test_erase__from_a_file_in_pieces(tmp_path, monkeypatch):
+    pipeline, gone = Pipeline(tmp_path / "pipeline", "timed"), {"s1", "s2"}
+    (pipeline.data / "a.csv").write_text(draw_file(np.random.default_rng(4), "timed", 50))
+    with monkeypatch.context() as patch:
+        patch.setattr(pieces, "PIECE_BYTES", 200)
+        dataset, _ = pipeline.run()
+    assert len(list_file_steps(pipeline.store, dataset.reference)) > 1
+    (raw_file,) = erase(pipeline.store, sorted(gone))["raw_files"]
+    texts = (pipeline.data / "a.csv").read_text().splitlines()
+    assert raw_file["rows"] == sum(text.split(",")[0] in gone for text in texts)
+    compare(pipeline, "timed", gone, tmp_path / "fresh")
+    pipeline.verify()
 
 
 def test_erase__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from pmflib.config import make_config
 from pmflib.errors import StoreError
-from pmflib.ingest import build_dataset, export_quarantine, layering
+from pmflib.ingest import build_dataset, export_quarantine, layering, pieces
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps, list_layers
@@ -101,8 +101,8 @@ def change_files(folder, rng, layout, step):
         (folder / "first.csv").write_text(draw_file(rng, layout, 30, step))
 
 
-def check_steps(folder, seed, layout, n_steps):
-    """Change the files a few times; after each change compare the dataset with a fresh one."""
+def check_steps(folder, seed, layout, n_steps, piece=pieces.PIECE_BYTES):
+    """Change the files a few times; after each change compare the dataset with a fresh one of whole files."""
     rng = np.random.default_rng(seed)
     (folder / "data").mkdir()
     keep = ("last", "first")[seed % 2]
@@ -110,7 +110,9 @@ def check_steps(folder, seed, layout, n_steps):
     base = None
     for step in range(n_steps):
         change_files(folder / "data", rng, layout, step)
-        dataset = build_dataset(None, store, config, SCHEMA, base=base)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pieces, "PIECE_BYTES", piece)
+            dataset = build_dataset(None, store, config, SCHEMA, base=base)
         fresh_store = Store(folder / f"fresh-{step}")
         fresh = build_dataset(None, fresh_store, config, SCHEMA)
         assert describe(store, dataset) == describe(fresh_store, fresh)
@@ -120,6 +122,11 @@ def check_steps(folder, seed, layout, n_steps):
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_build_upon__equals_a_fresh_dataset(tmp_path, layout):
     check_steps(tmp_path, 5, layout, 3)
+
+
+@pytest.mark.parametrize("layout", ["timed", "wide", "nameless"])
+def test_build_upon__of_pieces_equals_a_fresh_dataset_of_whole_files(tmp_path, layout):
+    check_steps(tmp_path, 6, layout, 3, piece=100)
 
 
 @pytest.mark.slow

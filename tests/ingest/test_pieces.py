@@ -18,10 +18,11 @@ from pmflib.errors import SourceError
 from pmflib.ingest import build_dataset, cutting, find_sources, pieces
 from pmflib.ingest.buckets import BUCKET_BYTES, LEAST_GROUPS, group_buckets
 from pmflib.ingest.csv_rows import find_data
-from pmflib.ingest.cutting import can_cut, follow_range, is_bytewise, join_ranges
+from pmflib.ingest.cutting import can_cut
 from pmflib.ingest.pieces import PIECE_BYTES, Piece, choose_groups, choose_ranges
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.rejected_rows import read_quarantine
+from pmflib.ingest.row_starts import follow_range, is_bytewise, join_ranges
 from pmflib.ingest.sample_origins import find_sample
 from pmflib.quality.stored_checks import read_files
 from pmflib.schema import Schema, Variable
@@ -233,12 +234,12 @@ def test_build_dataset__format_of_times_is_that_of_the_file(times, tmp_path, cut
 def test_build_dataset__file_that_changes_while_its_pieces_are_read(tmp_path, cut, monkeypatch):
     content = "\n".join(["who,what,said", *ROWS]).encode()
     cut(500)
-    plain, calls = cutting.follow_range, []
+    calls = []
 
     def change(item, delimiter):
         if not calls:
             calls.append((tmp_path / "x.csv").write_bytes(content.replace(b"s1", b"s2")))
-        return plain(item, delimiter)
+        return follow_range(item, delimiter)
 
     monkeypatch.setattr(cutting, "follow_range", change)
     with pytest.raises(SourceError, match=r"x\.csv: changed while it was read"):
@@ -278,7 +279,7 @@ def test_build_dataset__pieces_of_a_url(tmp_path, cut, monkeypatch):
     marked = {"path": "memory://pieces/x.csv"}
     store, entry = build(tmp_path, None, store="unmarked", **marked)
     assert len(list_file_steps(store, entry.reference)) == 1
-    # a place of files that tells when one has changed
+    # a place of files that shows when one has changed
     for module in ("cutting", "fingerprints"):
         monkeypatch.setattr(f"pmflib.ingest.{module}.take_marks", lambda source: {"ETag": "1"})
     store, entry = build(tmp_path, None, **marked)
