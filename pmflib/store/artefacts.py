@@ -23,7 +23,7 @@ from pmflib.objects.interface import Objects
 from pmflib.objects.local_folder import sync_file
 from pmflib.objects.private_files import close_tree, make_folder, make_root
 from pmflib.store.file_digests import PLACE_DIGITS, find_changes, write_list
-from pmflib.store.leases import drop_leases, hold_lease, list_leases
+from pmflib.store.leases import drop_leases, find_held, hold_lease, list_leases
 from pmflib.store.mirrors import LIST_FILE, Mirror, open_mirror
 from pmflib.store.sealed_json import seal, unseal
 
@@ -263,7 +263,12 @@ class Store:
             # who clears up sees when it was last used; a store that may only be read needs no such note
             with suppress(OSError):
                 os.utime(self.root / "manifest" / f"{identity}.json")
-        return self._find(identity)
+            return self._find(identity)
+        lease = find_held(self.objects)
+        known: dict[str, Entry] = {} if lease is None else self._mirror.list_found(lease)
+        if identity not in known and (entry := self._find(identity)) is not None:
+            known[identity] = entry
+        return known.get(identity)
 
     def read_entry(self, identity: str) -> Entry | None:
         """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.

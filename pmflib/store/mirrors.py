@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pmflib.errors import ConfigError, StoreError
 from pmflib.objects.addresses import is_bucket, open_objects
@@ -33,6 +34,8 @@ LIST_FILE = ".digests"
 content: the digest of the content is a digest of this list."""
 IN_USE_SECONDS = 15 * 60.0
 """An artefact that was used by any process of this machine within this time is not dropped, seconds."""
+UPLOAD_SECONDS = 5.0
+"""Time between uploads of checkpoints of the same work, seconds: what is lost of it with a machine."""
 SHARE = 0.5
 """Part of the room that a disk has left, when a process first opens a mirror on it, that the mirror may take at most;
 what the mirror holds already counts as room."""
@@ -63,6 +66,8 @@ class Mirror:
         self._used: dict[Path, float] = {}
         self._limit: int | None = None
         self._unmeasured = 0
+        self._waiting: dict[Path, tuple[float, set[Path]]] = {}
+        self._found: dict[str, dict[str, Any]] = {}
 
     @property
     def objects(self) -> Bucket:
@@ -101,6 +106,13 @@ class Mirror:
             self._used[folder] = now
             with suppress(OSError):
                 os.utime(folder)
+
+    def list_found(self, lease: str) -> dict[str, Any]:
+        """Entries that this process has found, by identity, during a lease of its own: nothing is deleted meanwhile."""
+        with _lock:
+            if lease not in self._found:
+                self._found = {lease: {}}
+            return self._found[lease]
 
     def fetch_list(self, folder: Path) -> bool:
         """Fetch the list of an artefact's files unless it is here; whether the store has it, and so the artefact.
@@ -228,18 +240,32 @@ class Mirror:
         done = call_in_parallel(fetch, names)
         return [name for name, is_there in zip(names, done, strict=True) if is_there]
 
-    def keep_checkpoint(self, path: Path, content: bytes, kind_file: str) -> None:
-        """Upload a checkpoint, which another machine goes on from if this one is lost."""
+    def keep_checkpoint(self, path: Path, kind_file: str) -> None:
+        """Upload a checkpoint, which another machine goes on from if this one is lost.
+
+        Checkpoints of the same work are uploaded together, each `UPLOAD_SECONDS`: small work has none to upload.
+        """
         folder = self.root / _WORK / path.relative_to(self.root / _WORK).parts[0]
-        mark = folder / ".uploaded"
-        if not mark.exists():
-            kind = (folder / kind_file).read_bytes() if (folder / kind_file).exists() else b""
-            self.objects.put(self.place(folder / kind_file), kind)
-            mark.touch()
-        self.objects.put(self.place(path), content)
+        now = time.monotonic()
+        with _lock:
+            since, waiting = self._waiting.setdefault(folder, (now, set()))
+            waiting.add(path)
+            if now - since < UPLOAD_SECONDS:
+                return
+            self._waiting[folder] = now, set()
+        self.objects.put(self.place(folder / kind_file), _read_if_there(folder / kind_file))
+
+        def upload(each: Path) -> None:
+            # another run of the same work removes the folder when it is done first
+            if content := _read_if_there(each):
+                self.objects.put(self.place(each), content)
+
+        call_in_parallel(upload, sorted(waiting))
 
     def drop_work(self, identity: str) -> None:
         """Delete the checkpoints of work that is done, if there were any; folders of this machine stay."""
+        with _lock:
+            self._waiting.pop(self.root / _WORK / identity, None)
         if any((self.root / _WORK / identity).glob("[!.]*")):
             self.objects.delete(
                 [facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")]
@@ -255,6 +281,13 @@ class Mirror:
                 return
             self._unmeasured = 0
         drop_unused(self.root, self._limit)
+
+
+def _read_if_there(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def find_limit(root: Path) -> int:
