@@ -164,7 +164,7 @@ class Mirror:
             if problem:
                 raise StoreError(
                     f"file {name!r} of artefact {self.place(folder)} is not what was published ({problem}); to rebuild "
-                    f"the artefact, delete {self.place(folder)}/ of store {self.address!r} and run again"
+                    f"the artefact, delete folder {self.place(folder)} of store {self.address!r} and run again"
                 )
             size = draft.stat().st_size
             self._move(draft, folder / name)
@@ -208,12 +208,15 @@ class Mirror:
         files.remove(LIST_FILE)
         objects = self.objects
         call_in_parallel(lambda name: objects.put_file(f"{place}/{name}", draft / name), files)
-        objects.put(f"{place}/{LIST_FILE}", (draft / LIST_FILE).read_bytes())
+        content = (draft / LIST_FILE).read_bytes()
+        objects.put(f"{place}/{LIST_FILE}", content)
         size = sum((draft / name).stat().st_size for name in files)
         make_folder(folder.parent)
-        with suppress(OSError):
-            # one that is here already has the same files, or some of them
+        try:
             os.rename(draft, folder)
+        except OSError:
+            # one that is here already has the same files, or some of them
+            self._keep(folder / LIST_FILE, content)
         self.use(folder)
         self._make_room(size)
 
