@@ -248,7 +248,7 @@ def _find_cuts(
 
         def build(source: Source, raw: Reference, rows: Any) -> Entry:
             def write(folder: Path, work: Path) -> Mapping[str, Any]:
-                source.check(find_digest(source, str(store.root)))
+                source.check(find_digest(source, store.address))
                 (folder / f"{CUTS}.json").write_text(json.dumps(rows), "utf-8")
                 return {"pieces": len(rows), "rows": sum(each[3] for each in rows)}
 

@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -247,6 +247,12 @@ class Store:
                 f"{reference.kind} {reference.digest[:12]} is not in store {self.name!r}; run the pipeline again"
             )
         return path
+
+    def locate_all(self, references: Sequence[Reference]) -> list[Path]:
+        """Folders of many artefacts: see `locate`; a bucket is asked for them side by side."""
+        if self.is_bucket:
+            return call_in_parallel(self.locate, references)
+        return [self.locate(reference) for reference in references]
 
     def _holds(self, path: Path) -> bool:
         return path.exists() if self._mirror is None else self._mirror.fetch_list(path)

@@ -9,7 +9,7 @@ import pytest
 from pmflib.config import load_config
 from pmflib.errors import ConfigError, UnreachableError
 from pmflib.objects import bucket as bucket_module
-from pmflib.objects.addresses import check_address, open_objects, try_bucket
+from pmflib.objects.addresses import check_address, open_objects, say_why_unseen
 from pmflib.objects.bucket import Bucket
 from pmflib.store.artefacts import Store
 from tests.object_store import SECRET, bucket, object_server  # noqa: F401
@@ -78,13 +78,13 @@ def refuse(address):
     with pytest.raises((ConfigError, UnreachableError)) as refused:
         Store(address).find("0" * 64)
     assert SECRET not in str(refused.value)
-    assert str(refused.value) == try_bucket(address) or "no answer" in str(refused.value)
+    assert str(refused.value) == say_why_unseen(address) or "no answer" in str(refused.value)
     return refused.value
 
 
 def test_store__no_such_bucket(bucket):  # noqa: F811
     assert "no such bucket" in str(refuse("s3://no-bucket-of-ours/store"))
-    assert try_bucket(f"s3://{bucket}/store") == ""
+    assert say_why_unseen(f"s3://{bucket}/store") == ""
 
 
 def test_store__http_without_leave(bucket, monkeypatch):  # noqa: F811
