@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import threading
 import time
@@ -26,19 +25,15 @@ from pmflib.objects.bucket import Bucket, call_in_parallel
 from pmflib.objects.drafts import mark_draft
 from pmflib.objects.local_folder import replace_file
 from pmflib.objects.private_files import PRIVATE, make_folder
+from pmflib.store.mirror_room import IN_USE_SECONDS, drop_unused, find_limit
 
 MIRROR_FILE = "mirror.json"
 """File that makes a folder a mirror: it has the address of the store."""
 LIST_FILE = ".digests"
 """List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
 content: the digest of the content is a digest of this list."""
-IN_USE_SECONDS = 15 * 60.0
-"""An artefact that was used by any process of this machine within this time is not dropped, seconds."""
 UPLOAD_SECONDS = 5.0
 """Time between uploads of checkpoints of the same work, seconds: what is lost of it with a machine."""
-SHARE = 0.5
-"""Part of the room that a disk has left, when a process first opens a mirror on it, that the mirror may take at most;
-what the mirror holds already counts as room."""
 _PLACE = re.compile(
     r"(?P<store>.+?://.+?)/"
     r"(?P<place>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
@@ -293,58 +288,6 @@ def _read_if_there(path: Path) -> bytes:
         return b""
 
 
-def find_limit(root: Path) -> int:
-    """Bytes that a mirror may take: PMF_MIRROR_BYTES, or a ``SHARE`` of the room that the disk has for it.
-
-    Raises
-    ------
-    ConfigError
-        If the variable is no positive whole number.
-    """
-    text = os.environ.get("PMF_MIRROR_BYTES", "")
-    if text:
-        if not text.isascii() or not text.isdecimal() or not int(text):
-            raise ConfigError(
-                f"PMF_MIRROR_BYTES = {text!r} is no number of bytes above 0; correct or unset it"
-            )
-        return int(text)
-    return int(SHARE * (shutil.disk_usage(root).free + sum(size for *_, size in _measure(root))))
-
-
-def drop_unused(root: Path, limit: int) -> int:
-    """Drop artefacts of a mirror, those not used for longest first, until it takes no more than a limit, bytes.
-
-    Those used within ``IN_USE_SECONDS`` stay. Whoever reads what is dropped finds it gone, and fetches it again.
-
-    Returns
-    -------
-    Bytes that were dropped.
-    """
-    places = sorted(_measure(root))
-    excess = sum(size for *_, size in places) - limit
-    dropped = 0
-    for used, folder, size in places:
-        if dropped >= excess or time.time() - used < IN_USE_SECONDS:
-            break
-        draft = root / "tmp" / mark_draft("dropped")
-        with suppress(OSError):
-            os.rename(folder, draft)
-            shutil.rmtree(draft, ignore_errors=True)
-            dropped += size
-    return dropped
-
-
-def _measure(root: Path) -> list[tuple[float, Path, int]]:
-    """When each artefact of a mirror was last used, its folder and its bytes."""
-    found = []
-    for folder in root.glob("*/*"):
-        if re.fullmatch("[0-9a-f]{24}", folder.name):
-            with suppress(OSError):
-                sizes = [path.stat().st_size for path in folder.rglob("*")]
-                found.append((folder.stat().st_mtime, folder, sum(sizes)))
-    return found
-
-
 def open_mirror(address: str) -> Mirror:
     """Open this machine's mirror of a store; made if absent, for its owner alone.
 
@@ -357,7 +300,7 @@ def open_mirror(address: str) -> Mirror:
     """
     above = os.environ.get("PMF_MIRROR", "")
     base = Path(above) if above else _find_cache() / "pmflib" / "mirrors"
-    # the name is for people, the digest tells stores apart
+    # the name is for people, the digest distinguishes stores
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
     root = base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
     with _lock:
@@ -382,7 +325,7 @@ def open_mirror(address: str) -> Mirror:
 
 
 def _identify(address: str) -> bytes:
-    """What tells stores apart: a bucket of the same name may be on another server."""
+    """What distinguishes stores: a bucket of the same name may be on another server."""
     return f"{os.environ.get('AWS_ENDPOINT_URL', '')} {address}".encode()
 
 

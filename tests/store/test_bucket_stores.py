@@ -16,7 +16,8 @@ from pmflib.store.checkpoints import load_arrays, save_arrays
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
 from pmflib.store.leases import hold_lease, list_leases
-from pmflib.store.mirrors import UPLOAD_SECONDS, drop_unused, find_place, name_for_workers
+from pmflib.store.mirror_room import drop_unused
+from pmflib.store.mirrors import UPLOAD_SECONDS, find_place, name_for_workers
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
 from pmflib.store.sample_blocks import BlockReference
 from pmflib.store.unfinished import list_unfinished
