@@ -33,6 +33,14 @@ class StoreError(PmfError):
     """An artefact is missing, damaged, or not what its manifest entry says."""
 
 
+class RefusedStoreError(ConfigError, StoreError):
+    """A store in a bucket cannot be used with this environment: it is not there, or refuses the requests."""
+
+
+class UnreachableStoreError(StoreError, UnreachableError):
+    """A store in a bucket does not answer at the moment: to try again may help."""
+
+
 class MemoryPlanError(PmfError):
     """A computation would not fit in the memory it may use."""
 

@@ -9,6 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import IO, Any, TypeVar
 
 import fsspec
@@ -75,6 +76,7 @@ def find_file_system(url: str) -> tuple[Any, str]:
         raise SourceError(
             f"source.path {shown!r}: no place of files; give a file, a folder or a URL"
         )
+    _choose_driver(url)
     try:
         with refuse_unreachable(f"source.path {shown!r}"):
             try:
@@ -89,6 +91,14 @@ def find_file_system(url: str) -> tuple[Any, str]:
             f"source.path {shown[:200]!r}: too many file systems in one URL"
         ) from None
     return files, str(place)
+
+
+def _choose_driver(url: str) -> None:
+    """Let obstore serve s3:// where it is installed and s3fs, which fsspec would ask for, is not."""
+    if "s3://" in url and find_spec("s3fs") is None and find_spec("obstore") is not None:
+        from obstore.fsspec import register
+
+        register("s3")
 
 
 def call_within(url: str, work: Callable[[], T]) -> T:

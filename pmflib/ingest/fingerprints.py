@@ -19,7 +19,10 @@ MARGIN = 2.0
 systems keep times in steps of up to two seconds, and within one a change would not be seen."""
 LOCAL_MARKS = ("size", "mtime", "created", "ino")
 """What changes with a local file: size, times of the last change of its content and of its state, inode."""
-REMOTE_MARKS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "Content-MD5")
+REMOTE_MARKS = (
+    *("ETag", "etag", "e_tag", "VersionId", "version_id", "version"),
+    *("generation", "md5Hash", "Content-MD5"),
+)
 """What changes with a remote file, besides its size; one that has none of them is always hashed."""
 
 

@@ -64,7 +64,7 @@ def read_spill_list(store: Store, spills: Reference) -> tuple[list[Path], list[s
         raise StoreError(
             f"list of spills {spills.digest[:12]} is damaged ({error}); run the pipeline again"
         ) from error
-    return [store.locate(spill) for _, spill in found], [name for name, _ in found]
+    return store.locate_all([spill for _, spill in found]), [name for name, _ in found]
 
 
 def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Reference]:

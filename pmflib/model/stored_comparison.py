@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.arrays import FloatArray
-from pmflib.errors import StoreError
+from pmflib.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.paired_scores import N_SUMS, compare_hidden, count_rounds, deal_rounds
 from pmflib.model.stored_evaluation import make_key
@@ -145,6 +145,9 @@ def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
         return True
     try:
         old = JointPMF.load(store.locate(live) / "model")
+    except (RefusedStoreError, UnreachableStoreError):
+        # nothing is known of the live model, and nothing may take its place for that
+        raise
     except StoreError:
         return False
     made = JointPMF.load(store.locate(new) / "model")
@@ -170,6 +173,8 @@ def find_obstacle(store: Store, new: Reference, live: Reference) -> str:
         return "the live model is not in the store any more"
     try:
         schema = JointPMF.load(store.locate(live) / "model").schema
+    except (RefusedStoreError, UnreachableStoreError):
+        raise
     except StoreError as error:
         return f"the live model cannot be read ({error})"
     if schema.digest != JointPMF.load(store.locate(new) / "model").schema.digest:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pmflib.errors import ConfigError, PmfError, UnreachableError
+from pmflib.errors import ConfigError, PmfError, RefusedStoreError, UnreachableStoreError
 from pmflib.objects.drafts import mark_draft
 from pmflib.objects.interface import ObjectChangedError, ObjectFacts, Objects
 
@@ -204,7 +204,7 @@ class Bucket(Objects):
 
         Raises
         ------
-        ConfigError, UnreachableError
+        RefusedStoreError, UnreachableStoreError
             If not, saying what to do.
         """
         with self._translate(""):
@@ -253,13 +253,13 @@ class Bucket(Objects):
             )
         if any(f" {code} " in said for code in ("400", "404", "405", "409", "411", "416", "501")):
             return self._refuse(f"the server does not do what a store needs of it ({said[:500]})")
-        return UnreachableError(
+        return UnreachableStoreError(
             f"store {self.address!r}: no answer ({said[:300]}); check that the server at AWS_ENDPOINT_URL is up, and "
             "try again later"
         )
 
-    def _refuse(self, problem: str) -> ConfigError:
-        return ConfigError(f"store {self.address!r}: {problem}")
+    def _refuse(self, problem: str) -> RefusedStoreError:
+        return RefusedStoreError(f"store {self.address!r}: {problem}")
 
 
 def hide_secrets(text: str) -> str:

@@ -39,8 +39,8 @@ class ObjectFacts:
 class Objects(ABC):
     """Objects of one place.
 
-    Every method raises `ConfigError` where the place is refused or is not there, `UnreachableError` where it does not
-    answer, and `OSError` where a disk does not do what it should.
+    Every method raises `RefusedStoreError` where the place is refused or is not there, `UnreachableStoreError` where
+    it does not answer, and `OSError` where a disk does not do what it should.
 
     Attributes
     ----------

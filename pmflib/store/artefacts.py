@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from pmflib.objects.interface import Objects
 from pmflib.objects.local_folder import sync_file
 from pmflib.objects.private_files import close_tree, make_folder, make_root
 from pmflib.store.file_digests import PLACE_DIGITS, find_changes, write_list
-from pmflib.store.leases import drop_leases, hold_lease, list_leases
+from pmflib.store.leases import drop_leases, find_held, hold_lease, list_leases
 from pmflib.store.mirrors import LIST_FILE, Mirror, open_mirror
 from pmflib.store.sealed_json import seal, unseal
 
@@ -248,6 +248,12 @@ class Store:
             )
         return path
 
+    def locate_all(self, references: Sequence[Reference]) -> list[Path]:
+        """Folders of many artefacts: see `locate`; a bucket is asked for them side by side."""
+        if self.is_bucket:
+            return call_in_parallel(self.locate, references)
+        return [self.locate(reference) for reference in references]
+
     def _holds(self, path: Path) -> bool:
         return path.exists() if self._mirror is None else self._mirror.fetch_list(path)
 
@@ -263,7 +269,12 @@ class Store:
             # who clears up sees when it was last used; a store that may only be read needs no such note
             with suppress(OSError):
                 os.utime(self.root / "manifest" / f"{identity}.json")
-        return self._find(identity)
+            return self._find(identity)
+        lease = find_held(self.objects)
+        known: dict[str, Entry] = {} if lease is None else self._mirror.list_found(lease)
+        if identity not in known and (entry := self._find(identity)) is not None:
+            known[identity] = entry
+        return known.get(identity)
 
     def read_entry(self, identity: str) -> Entry | None:
         """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.

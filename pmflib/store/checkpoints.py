@@ -36,7 +36,7 @@ def save_bytes(path: Path, content: bytes) -> None:
             continue
         break
     if (mirror := find_mirror_of_work(path)) is not None:
-        mirror.keep_checkpoint(path, content, KIND_FILE)
+        mirror.keep_checkpoint(path, KIND_FILE)
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pmflib.errors import StoreError
 from pmflib.objects.local_folder import read_file_ranges
-from pmflib.store.mirrors import LIST_FILE, find_mirror
+from pmflib.store.mirrors import LIST_FILE, Mirror, find_mirror
 
 PLACE_DIGITS = 24
 """Digits of an artefact's digest that name its folder."""
@@ -95,7 +95,24 @@ def read_list(folder: Path) -> Mapping[str, str]:
         If the list does not read, or is not the one that the folder is named after.
     """
     if (mirror := find_mirror(folder.parent.parent)) is not None:
+        return _read_mirrored_list(mirror, folder)
+    return _read_list_here(folder)
+
+
+def _read_mirrored_list(mirror: Mirror, folder: Path) -> Mapping[str, str]:
+    """List of an artefact of a mirror; one that is damaged there is fetched again, once, and never kept."""
+    for is_last in (False, True):
         mirror.fetch_list(folder)
+        try:
+            return _read_list_here(folder)
+        except StoreError:
+            (folder / LIST_FILE).unlink(missing_ok=True)
+            if is_last:
+                raise
+    raise AssertionError
+
+
+def _read_list_here(folder: Path) -> Mapping[str, str]:
     try:
         state = os.stat(folder / LIST_FILE)
     except OSError as error:
@@ -311,5 +328,6 @@ def _describe(folder: Path) -> str:
 
 
 def _remedy(folder: Path) -> str:
-    place = f"{folder.parent.name}/{folder.name}"
-    return f"to rebuild the artefact, delete folder {place} of store {str(folder.parent.parent)!r} and run again"
+    place, mirror = f"{folder.parent.name}/{folder.name}", find_mirror(folder.parent.parent)
+    store = str(folder.parent.parent) if mirror is None else mirror.address
+    return f"to rebuild the artefact, delete folder {place} of store {store!r} and run again"

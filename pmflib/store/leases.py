@@ -86,6 +86,11 @@ def hold_lease(store: Store, purpose: str) -> Iterator[None]:
         _heart.stop(store.objects, name)
 
 
+def find_held(objects: Objects) -> str | None:
+    """Name of a lease that this process holds in a store; None without one."""
+    return _heart.find(objects)
+
+
 @contextmanager
 def keep_touched(store: Store, name: str, content: bytes) -> Iterator[None]:
     """Touch an object that is there as leases are, and delete it afterwards."""
@@ -130,6 +135,10 @@ def drop_leases(store: Store) -> None:
 def is_lease(name: str) -> bool:
     """Whether a file name is that of a lease."""
     return _LEASE.fullmatch(name) is not None
+
+
+def _is_lease_name(name: str) -> bool:
+    return is_lease(name.rpartition("/")[2])
 
 
 def _read_lease(objects: Objects, facts: ObjectFacts, now: float) -> Lease | None:
@@ -177,7 +186,7 @@ class _Heart:
     def start(self, objects: Objects, purpose: str) -> str:
         with self._condition:
             for (address, name), held in self._held.items():
-                shares = not objects.lists_cheaply and is_lease(name.rpartition("/")[2])
+                shares = not objects.lists_cheaply and _is_lease_name(name)
                 if address == objects.address and shares:
                     held.users += 1
                     return name
@@ -199,6 +208,11 @@ class _Heart:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="pmf-leases", daemon=True)
                 self._thread.start()
+
+    def find(self, objects: Objects) -> str | None:
+        with self._condition:
+            names = [name for address, name in self._held if address == objects.address]
+        return next(filter(_is_lease_name, names), None)
 
     def stop(self, objects: Objects, name: str) -> None:
         with self._condition:

@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pmflib.errors import ConfigError, StoreError
 from pmflib.objects.addresses import is_bucket, open_objects
@@ -25,17 +25,15 @@ from pmflib.objects.bucket import Bucket, call_in_parallel
 from pmflib.objects.drafts import mark_draft
 from pmflib.objects.local_folder import replace_file
 from pmflib.objects.private_files import PRIVATE, make_folder
+from pmflib.store.mirror_room import IN_USE_SECONDS, drop_unused, find_limit
 
 MIRROR_FILE = "mirror.json"
 """File that makes a folder a mirror: it has the address of the store."""
 LIST_FILE = ".digests"
 """List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
 content: the digest of the content is a digest of this list."""
-IN_USE_SECONDS = 15 * 60.0
-"""An artefact that was used by any process of this machine within this time is not dropped, seconds."""
-SHARE = 0.5
-"""Part of the room that a disk has left, when a process first opens a mirror on it, that the mirror may take at most;
-what the mirror holds already counts as room."""
+UPLOAD_SECONDS = 5.0
+"""Time between uploads of checkpoints of the same work, seconds: what is lost of it with a machine."""
 _PLACE = re.compile(
     r"(?P<store>.+?://.+?)/"
     r"(?P<place>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
@@ -63,6 +61,8 @@ class Mirror:
         self._used: dict[Path, float] = {}
         self._limit: int | None = None
         self._unmeasured = 0
+        self._waiting: dict[Path, tuple[float, set[Path]]] = {}
+        self._found: dict[str, dict[str, Any]] = {}
 
     @property
     def objects(self) -> Bucket:
@@ -101,6 +101,13 @@ class Mirror:
             self._used[folder] = now
             with suppress(OSError):
                 os.utime(folder)
+
+    def list_found(self, lease: str) -> dict[str, Any]:
+        """Entries that this process has found, by identity, during a lease of its own: nothing is deleted meanwhile."""
+        with _lock:
+            if lease not in self._found:
+                self._found = {lease: {}}
+            return self._found[lease]
 
     def fetch_list(self, folder: Path) -> bool:
         """Fetch the list of an artefact's files unless it is here; whether the store has it, and so the artefact.
@@ -152,7 +159,7 @@ class Mirror:
             if problem:
                 raise StoreError(
                     f"file {name!r} of artefact {self.place(folder)} is not what was published ({problem}); to rebuild "
-                    f"the artefact, delete {self.place(folder)}/ of store {self.address!r} and run again"
+                    f"the artefact, delete folder {self.place(folder)} of store {self.address!r} and run again"
                 )
             size = draft.stat().st_size
             self._move(draft, folder / name)
@@ -196,12 +203,15 @@ class Mirror:
         files.remove(LIST_FILE)
         objects = self.objects
         call_in_parallel(lambda name: objects.put_file(f"{place}/{name}", draft / name), files)
-        objects.put(f"{place}/{LIST_FILE}", (draft / LIST_FILE).read_bytes())
+        content = (draft / LIST_FILE).read_bytes()
+        objects.put(f"{place}/{LIST_FILE}", content)
         size = sum((draft / name).stat().st_size for name in files)
         make_folder(folder.parent)
-        with suppress(OSError):
-            # one that is here already has the same files, or some of them
+        try:
             os.rename(draft, folder)
+        except OSError:
+            # one that is here already has the same files, or some of them
+            self._keep(folder / LIST_FILE, content)
         self.use(folder)
         self._make_room(size)
 
@@ -228,18 +238,32 @@ class Mirror:
         done = call_in_parallel(fetch, names)
         return [name for name, is_there in zip(names, done, strict=True) if is_there]
 
-    def keep_checkpoint(self, path: Path, content: bytes, kind_file: str) -> None:
-        """Upload a checkpoint, which another machine goes on from if this one is lost."""
+    def keep_checkpoint(self, path: Path, kind_file: str) -> None:
+        """Upload a checkpoint, which another machine goes on from if this one is lost.
+
+        Checkpoints of the same work are uploaded together, each `UPLOAD_SECONDS`: small work has none to upload.
+        """
         folder = self.root / _WORK / path.relative_to(self.root / _WORK).parts[0]
-        mark = folder / ".uploaded"
-        if not mark.exists():
-            kind = (folder / kind_file).read_bytes() if (folder / kind_file).exists() else b""
-            self.objects.put(self.place(folder / kind_file), kind)
-            mark.touch()
-        self.objects.put(self.place(path), content)
+        now = time.monotonic()
+        with _lock:
+            since, waiting = self._waiting.setdefault(folder, (now, set()))
+            waiting.add(path)
+            if now - since < UPLOAD_SECONDS:
+                return
+            self._waiting[folder] = now, set()
+        self.objects.put(self.place(folder / kind_file), _read_if_there(folder / kind_file))
+
+        def upload(each: Path) -> None:
+            # another run of the same work removes the folder when it is done first
+            if content := _read_if_there(each):
+                self.objects.put(self.place(each), content)
+
+        call_in_parallel(upload, sorted(waiting))
 
     def drop_work(self, identity: str) -> None:
         """Delete the checkpoints of work that is done, if there were any; folders of this machine stay."""
+        with _lock:
+            self._waiting.pop(self.root / _WORK / identity, None)
         if any((self.root / _WORK / identity).glob("[!.]*")):
             self.objects.delete(
                 [facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")]
@@ -257,56 +281,11 @@ class Mirror:
         drop_unused(self.root, self._limit)
 
 
-def find_limit(root: Path) -> int:
-    """Bytes that a mirror may take: PMF_MIRROR_BYTES, or a ``SHARE`` of the room that the disk has for it.
-
-    Raises
-    ------
-    ConfigError
-        If the variable is no positive whole number.
-    """
-    text = os.environ.get("PMF_MIRROR_BYTES", "")
-    if text:
-        if not text.isascii() or not text.isdecimal() or not int(text):
-            raise ConfigError(
-                f"PMF_MIRROR_BYTES = {text!r} is no number of bytes above 0; correct or unset it"
-            )
-        return int(text)
-    return int(SHARE * (shutil.disk_usage(root).free + sum(size for *_, size in _measure(root))))
-
-
-def drop_unused(root: Path, limit: int) -> int:
-    """Drop artefacts of a mirror, those not used for longest first, until it takes no more than a limit, bytes.
-
-    Those used within ``IN_USE_SECONDS`` stay. Whoever reads what is dropped finds it gone, and fetches it again.
-
-    Returns
-    -------
-    Bytes that were dropped.
-    """
-    places = sorted(_measure(root))
-    excess = sum(size for *_, size in places) - limit
-    dropped = 0
-    for used, folder, size in places:
-        if dropped >= excess or time.time() - used < IN_USE_SECONDS:
-            break
-        draft = root / "tmp" / mark_draft("dropped")
-        with suppress(OSError):
-            os.rename(folder, draft)
-            shutil.rmtree(draft, ignore_errors=True)
-            dropped += size
-    return dropped
-
-
-def _measure(root: Path) -> list[tuple[float, Path, int]]:
-    """When each artefact of a mirror was last used, its folder and its bytes."""
-    found = []
-    for folder in root.glob("*/*"):
-        if re.fullmatch("[0-9a-f]{24}", folder.name):
-            with suppress(OSError):
-                sizes = [path.stat().st_size for path in folder.rglob("*")]
-                found.append((folder.stat().st_mtime, folder, sum(sizes)))
-    return found
+def _read_if_there(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def open_mirror(address: str) -> Mirror:
@@ -321,7 +300,7 @@ def open_mirror(address: str) -> Mirror:
     """
     above = os.environ.get("PMF_MIRROR", "")
     base = Path(above) if above else _find_cache() / "pmflib" / "mirrors"
-    # the name is for people, the digest tells stores apart
+    # the name is for people, the digest distinguishes stores
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
     root = base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
     with _lock:
@@ -346,7 +325,7 @@ def open_mirror(address: str) -> Mirror:
 
 
 def _identify(address: str) -> bytes:
-    """What tells stores apart: a bucket of the same name may be on another server."""
+    """What distinguishes stores: a bucket of the same name may be on another server."""
     return f"{os.environ.get('AWS_ENDPOINT_URL', '')} {address}".encode()
 
 

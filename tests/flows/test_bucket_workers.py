@@ -52,8 +52,8 @@ def cluster(bucket, tmp_path):  # noqa: F811
     with Client(address, timeout=60) as client:
         client.wait_for_workers(2, timeout=120)
     yield address
-    for process in reversed(started):
-        process.terminate()
+    for process in started:
+        process.kill()
     for process in started:
         process.wait(60)
 

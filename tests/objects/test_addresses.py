@@ -1,0 +1,112 @@
+"""Which addresses of stores there are, and what is said of those that are none, and of buckets that do not answer."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pmflib.config import load_config
+from pmflib.errors import ConfigError, UnreachableError
+from pmflib.objects import bucket as bucket_module
+from pmflib.objects.addresses import check_address, open_objects, say_why_unseen
+from pmflib.objects.bucket import Bucket
+from pmflib.store.artefacts import Store
+from tests.object_store import SECRET, bucket, object_server  # noqa: F401
+
+
+@pytest.mark.parametrize("address", ["store", "/a/b", "../s3", "C:/x", "s3"])
+def test_check_address__folders(address):
+    assert check_address(address) == address
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("s3://b-1/x/", "s3://b-1/x"), ("S3://bb/a/b c", "s3://bb/a/b c")]
+)
+def test_check_address__buckets(given, meant):
+    assert check_address(given) == meant
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["memory://", "memory://store", "gs://b/x", "az://b/x", "file:///tmp/x", "https://host/x", "s3a://b/x", "://x",
+     "s3://", "s3://b", "s3:///x", "s3://b/", "s3://b//x", "s3://b/../x", "s3://b/x\ny", "s3://b/a%2e"],
+)  # fmt: skip
+def test_check_address__others_are_refused(address):
+    with pytest.raises(ConfigError, match="give a folder, or s3://bucket/prefix"):
+        check_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://k:hunter2@b/x", "s3://hunter2@b/x", "s3://b/x?secret=hunter2"]
+)
+def test_check_address__no_secret_is_shown(address):
+    with pytest.raises(ConfigError, match="AWS_SECRET_ACCESS_KEY") as refused:
+        check_address(address)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["memory://", "gs://b/store", "s3://k:hunter2@b/store"])
+def test_load_config__refuses_them_and_makes_nothing(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    config = Path("pipeline.toml")
+    config.write_text(f'[source]\npath = "a.csv"\n[store]\npath = "{path}"\n[model]\nrank = 2\n')
+    with pytest.raises(ConfigError) as refused:
+        load_config(config)
+    assert "s3://bucket/prefix" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    assert [each.name for each in tmp_path.iterdir()] == ["pipeline.toml"]
+
+
+def test_store__url_that_was_made_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for address in (Path("s3://bucket/store"), "s3:/bucket/store"):
+        with pytest.raises(ConfigError, match="URL"):
+            Store(address)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_open_objects__without_obstore(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pmflib\[s3\]'"):
+        open_objects("s3://never-opened/store")
+
+
+def refuse(address):
+    """What is said of an address, by whatever a store does first."""
+    with pytest.raises((ConfigError, UnreachableError)) as refused:
+        Store(address).find("0" * 64)
+    assert SECRET not in str(refused.value)
+    assert str(refused.value) == say_why_unseen(address) or "no answer" in str(refused.value)
+    return refused.value
+
+
+def test_store__no_such_bucket(bucket):  # noqa: F811
+    assert "no such bucket" in str(refuse("s3://no-bucket-of-ours/store"))
+    assert say_why_unseen(f"s3://{bucket}/store") == ""
+
+
+def test_store__http_without_leave(bucket, monkeypatch):  # noqa: F811
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    assert "AWS_ALLOW_HTTP=true" in str(refuse(f"s3://{bucket}/store"))
+
+
+def test_store__no_server(bucket, monkeypatch):  # noqa: F811
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
+        monkeypatch.setitem(bucket_module.RETRIES, "max_retries", 1)
+        error = refuse(f"s3://{bucket}/store")
+    assert isinstance(error, UnreachableError)
+    assert "try again later" in str(error)
+
+
+def test_explain__refused_requests_name_the_variables(bucket):  # noqa: F811
+    opened = open_objects(f"s3://{bucket}/store")
+    assert isinstance(opened, Bucket)
+    said = opened._explain(
+        "Server returned non-2xx status code: 403 Forbidden: SignatureDoesNotMatch"
+    )
+    assert isinstance(said, ConfigError)
+    assert "AWS_SECRET_ACCESS_KEY" in str(said)

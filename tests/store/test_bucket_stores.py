@@ -1,0 +1,294 @@
+"""A store in a bucket: when an artefact is there, what is refused, and what runs at once do to each other."""
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pmflib.errors import StoreError
+from pmflib.objects.bucket import Bucket
+from pmflib.store import leases
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.checkpoints import load_arrays, save_arrays
+from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
+from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
+from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.mirror_room import drop_unused
+from pmflib.store.mirrors import UPLOAD_SECONDS, find_place, name_for_workers
+from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
+from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.unfinished import list_unfinished
+from pmflib.store.zarr_arrays import open_group, read_arrays, read_rows, write_arrays
+from tests.object_store import bucket, forget_mirror, object_server, read_bucket  # noqa: F401
+
+VALUES = np.arange(30_000).reshape(-1, 3)
+MODEL, OTHER = (Reference("model", digit * 64, digit * 64) for digit in "12")
+TIME = "2026-01-01T00:00:00+00:00"
+RUN = RunRecord("run", "promoted", "better", TIME, TIME, "c", {"model": MODEL}, MODEL)
+
+
+@pytest.fixture
+def address(bucket):  # noqa: F811
+    return f"s3://{bucket}/stores/one"
+
+
+def write(folder, work):
+    write_arrays(folder / "arrays", {"x": (VALUES, ("row", "column"))}, {"kind": "test"})
+    (folder / "facts.json").write_text('{"a": 1}')
+    return {"rows": len(VALUES)}
+
+
+def build(store, writer=write, **options):
+    return store.build("model", inputs={}, options=options, version=1, write=writer)
+
+
+def test_build__same_entry_as_on_a_disk(address, tmp_path, monkeypatch):
+    on_disk, there = Store(tmp_path / "disk"), Store(address)
+    entry = build(there)
+    assert entry == build(on_disk)
+    assert build(there, writer=None) == entry
+    folder = tmp_path / "disk" / entry.reference.path
+    published = {
+        f"{entry.reference.path}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    manifest = f"manifest/{entry.reference.identity}.json"
+    published[manifest] = (tmp_path / "disk" / manifest).read_bytes()
+    assert read_bucket(address) == published
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    place = Store(address).locate(entry.reference)
+    assert [path.name for path in place.iterdir()] == [".digests"]
+    arrays, attributes = read_arrays(place / "arrays")
+    assert np.array_equal(arrays["x"], VALUES)
+    assert attributes == {"kind": "test"}
+    check_artefact(place)
+    assert [each.stat().st_mode & 0o077 for each in (tmp_path / "elsewhere").iterdir()] == [0]
+
+
+def test_build__cut_off_before_the_list_is_not_there(address, monkeypatch, tmp_path):
+    there, put = Store(address), Bucket.put
+
+    def fail(self, name, content):
+        if name.endswith(".digests"):
+            raise KeyboardInterrupt
+        put(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bucket, "put", fail)
+        with pytest.raises(KeyboardInterrupt):
+            build(there)
+    assert len(read_bucket(address)) > 3
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    there = Store(address)
+    assert list(there.entries()) == []
+    entry = build(there)
+    check_artefact(there.locate(entry.reference))
+
+
+def test_locate__artefact_without_its_list(address, monkeypatch, tmp_path):
+    there = Store(address)
+    entry = build(there)
+    there.objects.delete([f"{entry.reference.path}/.digests"])
+    assert there.find(entry.reference.identity) is None
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="is not in store 's3://"):
+        Store(address).locate(entry.reference)
+    assert build(there) == entry
+    assert there.find(entry.reference.identity) == entry
+
+
+def read(store, reference):
+    folder = store.locate(reference)
+    return read_checked(folder / "facts.json"), read_arrays(folder / "arrays")
+
+
+@pytest.mark.parametrize("name", ["facts.json", "arrays/zarr.json", "arrays/x/c/0/0", ".digests"])
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_read__damaged_objects_are_refused(address, monkeypatch, tmp_path, name, content):
+    there = Store(address)
+    entry = build(there)
+    place = f"{entry.reference.path}/{name}"
+    if content is None:
+        there.objects.delete([place])
+    else:
+        there.objects.put(place, content)
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    with pytest.raises(StoreError):
+        read(Store(address), entry.reference)
+    # whoever builds it again makes it whole
+    there.objects.delete([f"manifest/{entry.reference.identity}.json"])
+    assert build(there) == entry
+    check_artefact(Store(address).locate(entry.reference))
+
+
+def test_read__damaged_mirror_is_fetched_again(address):
+    there = Store(address)
+    folder = there.locate(build(there).reference)
+    (folder / "facts.json").write_bytes(b"")
+    assert read_checked(folder / "facts.json") == b'{"a": 1}'
+    (folder / "arrays" / "zarr.json").write_bytes(b"{}")
+    group = open_group(folder / "arrays")
+    shutil.rmtree(there.root)
+    assert np.array_equal(read_rows(group, "x", 5, 9), VALUES[5:9])
+    assert read_checked(there.locate(build(there).reference) / "facts.json") == b'{"a": 1}'
+
+
+def test_read_rows__artefact_that_is_dropped_meanwhile(address, monkeypatch):
+    there = Store(address)
+    folder = there.locate(build(there).reference)
+    group, chunk, read = open_group(folder / "arrays"), folder / "arrays" / "x" / "c", np.asarray
+    dropped = []
+
+    def drop_first(values):
+        if not dropped:
+            dropped.append(chunk)
+            shutil.rmtree(chunk)
+            return np.zeros_like(values)
+        return read(values)
+
+    monkeypatch.setattr("pmflib.store.zarr_arrays.np.asarray", drop_first)
+    assert np.array_equal(read_rows(group, "x"), VALUES)
+    assert dropped
+
+
+def test_read_ranges__fetches_no_more(address, monkeypatch, tmp_path):
+    entry = build(Store(address))
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    file = Store(address).locate(entry.reference) / "facts.json"
+    assert read_ranges(file, [(1, 4), (0, 1)]) == [b'"a"', b"{"]
+    assert not file.exists()
+
+
+def test_find_place__of_another_machine(address, monkeypatch, tmp_path):
+    there = Store(address)
+    entry = build(there)
+    name = name_for_workers(there.locate(entry.reference) / "arrays")
+    assert name == f"{address}/{entry.reference.path}/arrays"
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    place = find_place(name)
+    assert place.is_relative_to(tmp_path / "elsewhere")
+    assert np.array_equal(read_rows(open_group(place), "x"), VALUES)
+    assert BlockReference(name, 0, 1, 0, 1, 1).path == name
+    with pytest.raises(StoreError, match="no place of a store"):
+        find_place(f"{address}/manifest/x.json")
+
+
+def test_drop_unused__the_oldest_first_and_none_in_use(address):
+    there = Store(address)
+
+    def write_one(place):
+        (place[0] / "x").write_text(place[1])
+        return {}
+
+    folders = [
+        there.locate(build(there, lambda *at, x=x: write_one((at[0], x)), x=x).reference)
+        for x in "abc"
+    ]
+    assert drop_unused(there.root, 1) == 0
+    for age, folder in enumerate(folders[:2]):
+        os.utime(folder, (age, age))
+    assert drop_unused(there.root, 10**9) == 0
+    total = sum(path.stat().st_size for folder in folders for path in folder.rglob("*"))
+    assert drop_unused(there.root, total - 1) > 0
+    assert [folder.exists() for folder in folders] == [False, True, True]
+    read_checked(folders[0] / "x")
+
+
+def test_checkpoints__go_on_elsewhere_and_are_gone_when_it_is_done(address, monkeypatch, tmp_path):
+    monkeypatch.setattr("pmflib.store.mirrors.UPLOAD_SECONDS", 0.0)
+    assert UPLOAD_SECONDS > 0
+
+    def stop(folder, work):
+        save_arrays(work / "deep" / "state.npz", {"a": np.arange(3)})
+        save_arrays(work / "state.npz", {"a": np.arange(4)})
+        raise KeyboardInterrupt
+
+    def go_on(folder, work):
+        found = [load_arrays(work / name) for name in ("deep/state.npz", "state.npz")]
+        assert [len(each["a"]) for each in found] == [3, 4]
+        return write(folder, work)
+
+    with pytest.raises(KeyboardInterrupt):
+        build(Store(address), writer=stop)
+    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    there = Store(address)
+    assert [work.kind for work in list_unfinished(there)] == ["model"]
+    build(there, writer=go_on)
+    assert there.objects.list_objects("work") == []
+    assert list_unfinished(there) == []
+
+
+def test_append_record__of_many_at_once_each_has_a_number(address):
+    there = Store(address)
+    assert find_live(there, "p") is None
+    with ThreadPoolExecutor(6) as pool:
+        done = list(pool.map(lambda _: append_record(there, "p", RUN).number, range(12)))
+    assert sorted(done) == list(range(1, 13))
+    assert [record.number for record in list_records(there, "p")] == list(range(1, 13))
+
+
+@pytest.mark.parametrize("hint", [None, b"", b"1", b"x", b"3"])
+def test_find_live__hint_that_lags_behind(address, hint):
+    there = Store(address)
+    for live in (MODEL, MODEL, OTHER):
+        append_record(there, "p", replace(RUN, live=live))
+    there.objects.delete(["runs/p/last"])
+    if hint is not None:
+        there.objects.put("runs/p/last", hint)
+    assert find_live(there, "p") == OTHER
+    assert append_record(there, "p", RUN).number == 4
+
+
+def test_list_records__lost_ones_are_passed_over(address):
+    there = Store(address)
+    for _ in range(3):
+        append_record(there, "p", RUN)
+    for number in (2, 3):
+        there.objects.delete([f"runs/p/{number:06}.json"])
+        with pytest.raises(StoreError, match="is damaged"):
+            list_records(there, "p")
+        there.objects.put(f"runs/p/{number:06}.lost", b"")
+    assert [record.number for record in list_records(there, "p")] == [1]
+    assert find_live(there, "p") == MODEL
+    with pytest.raises(StoreError, match="not in its history"):
+        find_record(there, "p", 2)
+    assert append_record(there, "p", RUN, lambda record, live: record).number == 4
+
+
+def test_hold_lease__one_for_a_process(address, monkeypatch):
+    there = Store(address)
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+    with hold_lease(there, "run of p"), hold_lease(there, "build of model"):
+        (lease,) = list_leases(there)
+        assert (lease.purpose, lease.is_alive) == ("run of p", True)
+        assert -2 <= lease.age < 60
+    assert list_leases(there) == []
+
+
+def test_stay_alone__and_others(address, monkeypatch):
+    there = Store(address)
+    with stay_alone(there):
+        with pytest.raises(StoreError, match="busy"), keep_erasures_out(there):
+            pass
+        with pytest.raises(StoreError, match="busy"), stay_alone(there):
+            pass
+    with keep_erasures_out(there):
+        monkeypatch.setattr("pmflib.store.erasures.find_own_holder", lambda: "another")
+        with pytest.raises(StoreError, match="in use"), stay_alone(there):
+            pass
+    assert there.objects.list_objects("leases") == []
+
+
+def test_stay_alone__lock_of_a_process_that_has_ended(address, monkeypatch):
+    there = Store(address)
+    there.objects.put(LOCK, b"of a process that was killed")
+    with pytest.raises(StoreError, match="busy"), stay_alone(there):
+        pass
+    monkeypatch.setattr("pmflib.store.erasures.LEASE_SECONDS", -10.0)
+    with stay_alone(there):
+        assert there.objects.exists(LOCK)
+    assert not there.objects.exists(LOCK)
