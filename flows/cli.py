@@ -19,6 +19,7 @@ import typer
 
 from flows.commands.audit import log, verify
 from flows.commands.check import check
+from flows.commands.copy import copy
 from flows.commands.crowd import crowd
 from flows.commands.erase import erase
 from flows.commands.history import diff, gc, history
@@ -70,6 +71,7 @@ for verb in (
     log,
     verify,
     gc,
+    copy,
     erase,
     quarantine,
     crowd,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,10 +15,9 @@ from pmflib.erasure.holdings import find_holdings
 from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket, refuse_unwritable
-from pmflib.store.collection import Amount, drop_folder, list_orphans, list_places
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.collection import Amount, drop_folder, drop_unfinished
 from pmflib.store.erasures import (
-    ERASURES,
     PURPOSE,
     Erasure,
     ErasureList,
@@ -30,7 +28,6 @@ from pmflib.store.erasures import (
     write_erasures,
 )
 from pmflib.store.leases import hold_lease
-from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import order_by_need
 from pmflib.store.run_records import (
     RunRecord,
@@ -138,7 +135,7 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     erased = ErasedSamples.of_list(erasures)
     assert erased is not None
     act = erasures.unfinished[-1]
-    _clear_up(store)
+    drop_unfinished(store)
     found = find_holdings(store, erased)
     rewriter = Rewriter(store, erased, found)
     replaced = _rewrite(store, rewriter)
@@ -154,26 +151,6 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     act.ended = now()
     write_erasures(store, erasures)
     return certificate
-
-
-def _clear_up(store: Store) -> None:
-    """Delete what runs and erasures that were killed have left, for it may hold the samples: none is under way."""
-    drafts = [
-        *(store.root / "tmp").iterdir(),
-        *(store.root / "work").iterdir(),
-        *(store.root / "manifest").glob(".*"),
-        *(store.root / "runs").glob("*/.*"),
-        *store.root.glob(f".{ERASURES}-*"),
-    ]
-    for path in drafts:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    for folder in list_orphans(store, list_places(store), store.entries(), None):
-        drop_folder(store, folder, Amount())
-    # pages show rows that did not fit
-    drop_pages(store)
 
 
 def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:

@@ -365,7 +365,7 @@ class Store:
                 summary = dict(write(tmp, work))
                 digest = write_list(tmp)
                 reference = Reference(kind, identity, digest)
-                self._publish(tmp, reference)
+                self.publish(tmp, reference)
             finally:
                 shutil.rmtree(tmp, ignore_errors=True)
             entry = Entry(reference, dict(inputs), dict(options), version, summary)
@@ -434,7 +434,8 @@ class Store:
         drop_leases(self)
         return dropped
 
-    def _publish(self, tmp: Path, reference: Reference) -> None:
+    def publish(self, tmp: Path, reference: Reference) -> None:
+        """Publish a folder of ``tmp`` that is complete, its list of digests included, as an artefact."""
         target = self.root / reference.path
         if self._mirror is not None:
             self._mirror.publish(tmp, target)

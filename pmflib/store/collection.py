@@ -18,7 +18,7 @@ from pmflib.store.artefacts import (
     refuse_bucket,
     refuse_unwritable,
 )
-from pmflib.store.erasures import keep_erasures_out
+from pmflib.store.erasures import ERASURES, keep_erasures_out
 from pmflib.store.file_digests import PLACE_DIGITS
 from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.report_pages import drop_pages
@@ -295,6 +295,29 @@ def list_orphans(
         for folder, changed in places
         if folder not in named and (oldest_lease is None or changed < oldest_lease)
     ]
+
+
+def drop_unfinished(store: Store) -> None:
+    """Delete what runs and erasures that were killed have left, and report pages: they may hold samples to be erased.
+
+    Nothing may be under way in the store.
+    """
+    drafts = [
+        *(store.root / "tmp").iterdir(),
+        *(store.root / "work").iterdir(),
+        *(store.root / "manifest").glob(".*"),
+        *(store.root / "runs").glob("*/.*"),
+        *store.root.glob(f".{ERASURES}-*"),
+    ]
+    for path in drafts:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    for folder in list_orphans(store, list_places(store), store.entries(), None):
+        drop_folder(store, folder, Amount())
+    # pages show rows that did not fit
+    drop_pages(store)
 
 
 def _list_abandoned_work(store: Store) -> list[Path]:
