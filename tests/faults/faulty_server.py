@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
@@ -74,6 +75,7 @@ class FaultyServer:
         self._lock = threading.Lock()
         self.storm = Storm((), 0.0)
         self.is_down = False
+        self._waiting: tuple[int, Callable[[], None]] | None = None
         self.seen: Counter[str] = Counter()
         """Faults that happened, by kind, and "requests"."""
         handler = type("Handler", (_Handler,), {"faulty": self})
@@ -84,6 +86,17 @@ class FaultyServer:
         )
         self._thread.start()
 
+    def reset(self) -> None:
+        """Forward everything from now on, and count from zero."""
+        with self._lock:
+            self.storm, self.is_down, self._waiting = Storm((), 0.0), False, None
+            self.seen.clear()
+
+    def call_at(self, n: int, action: Callable[[], None]) -> None:
+        """Call a function, by a thread of its own, when the n-th request from now on comes."""
+        with self._lock:
+            self._waiting = (self.seen["requests"] + n, action)
+
     def close(self) -> None:
         """Stop."""
         self._server.shutdown()
@@ -93,6 +106,9 @@ class FaultyServer:
         """What happens to a request."""
         with self._lock:
             self.seen["requests"] += 1
+            if self._waiting is not None and self.seen["requests"] >= self._waiting[0]:
+                threading.Thread(target=self._waiting[1], daemon=True).start()
+                self._waiting = None
             if self._random.random() >= self.storm.share:
                 return None
             possible = [
