@@ -16,7 +16,7 @@ from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
-from pmflib.store.collection import Amount, drop_folder, drop_unfinished
+from pmflib.store.collection import drop_unfinished
 from pmflib.store.erasures import (
     PURPOSE,
     Erasure,
@@ -28,6 +28,7 @@ from pmflib.store.erasures import (
     write_erasures,
 )
 from pmflib.store.leases import hold_lease
+from pmflib.store.places import Amount, drop_place
 from pmflib.store.retention import order_by_need
 from pmflib.store.run_records import (
     RunRecord,
@@ -203,11 +204,11 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
     order = order_by_need(entries, doomed.keys() & entries.keys())
     with refuse_unwritable(store.root):
         for identity in [*order, *sorted(doomed.keys() - {*order})]:
-            (store.root / "manifest" / f"{identity}.json").unlink(missing_ok=True)
+            store.objects.delete([f"manifest/{identity}.json"])
         # counts may be the same without samples that had no answers
         used = {entry.reference.path for entry in store.entries()}
         for place in sorted({each.path for each in doomed.values()} - used):
-            drop_folder(store, store.root / place, Amount())
+            drop_place(store, place, Amount())
 
 
 def _record(store: Store, name: str, act: Erasure, certificate: Mapping[str, Any]) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pmflib.errors import ConfigError, StoreError
+from pmflib.objects.bucket import call_in_parallel
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import ERASURES, read_erasures
-from pmflib.store.named_files import name_store, open_files
 from pmflib.store.report_pages import REPORTS
 from pmflib.store.retention import list_collected_runs, list_needed, order_by_need, reach
 from pmflib.store.run_records import (
@@ -17,8 +17,7 @@ from pmflib.store.run_records import (
     RECORDS,
     RunRecord,
     list_histories,
-    list_lost,
-    list_numbers,
+    list_stored,
     name_labelling,
     read_record,
 )
@@ -115,7 +114,7 @@ def _choose_histories(source: Store, pipeline: str | None) -> list[str]:
     chosen = [name for name in (pipeline, name_labelling(pipeline)) if name in known]
     if not chosen:
         raise ConfigError(
-            f"--pipeline {pipeline!r} has no run in store {name_store(source)!r}; there are {known}, and without "
+            f"--pipeline {pipeline!r} has no run in store {source.name!r}; there are {known}, and without "
             "--pipeline all are copied"
         )
     return chosen
@@ -123,7 +122,7 @@ def _choose_histories(source: Store, pipeline: str | None) -> list[str]:
 
 def _list_files(store: Store, name: str) -> list[str]:
     """Names of the files of a history, by number."""
-    numbers, lost = set(list_numbers(_folder(store, name))), set(list_lost(_folder(store, name)))
+    numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
     return [
         f"{RECORDS}/{name}/{number:06}.{'json' if number in numbers else 'lost'}"
         for number in sorted(numbers | lost)
@@ -140,7 +139,7 @@ def _order_records(
         waiting.append(file)
         place = Path(file)
         if place.suffix == ".json":
-            live = read_record(_folder(source, name), int(place.stem)).live
+            live = read_record(source, name, int(place.stem)).live
             if live is None or live.identity in entries:
                 ordered += reversed(waiting)
                 waiting = []
@@ -149,18 +148,13 @@ def _order_records(
 
 def _read_entries(store: Store) -> list[Entry]:
     """Entries of the manifest, also those whose content is gone."""
-    names = (Path(facts.name) for facts in open_files(store).list("manifest"))
-    found = (store.read_entry(name.stem) for name in names if name.suffix == ".json")
+    found = call_in_parallel(store.read_entry, store.list_identities())
     return [entry for entry in found if entry is not None]
-
-
-def _folder(store: Store, name: str) -> Path:
-    return store.root / RECORDS / name
 
 
 def list_pages(store: Store) -> list[str]:
     """Names of the report pages of a store."""
-    names = (facts.name for facts in open_files(store).list(REPORTS))
+    names = (facts.name for facts in store.objects.list_objects(REPORTS))
     return [name for name in names if name.endswith(".html")]
 
 
@@ -169,7 +163,7 @@ def read_or_none(store: Store | None, name: str) -> bytes | None:
     if store is None:
         return None
     try:
-        return open_files(store).read(name)[0]
+        return store.objects.read(name)[0]
     except FileNotFoundError:
         return None
 
@@ -180,9 +174,9 @@ def _check_records(
     """Check that what the records refer to is there; identities of it."""
     collected, roots = list_collected_runs(source), set()
     for name in files:
-        numbers = sorted(list_numbers(_folder(source, name)))
+        numbers = list_stored(source, name, ".json")
         for number in numbers:
-            record = read_record(_folder(source, name), number)
+            record = read_record(source, name, number)
             gone = number in collected.get(name, ())
             references = [] if gone else list(record.stages.values())
             if record.live is not None and (not gone or number == numbers[-1]):
@@ -222,7 +216,7 @@ def _check(source: Store, reference: Reference, user: str, entries: Mapping[str,
     if erasures is None or reference.identity not in erasures.list_deleted():
         raise StoreError(
             f"{reference.kind} {reference.digest[:12]} of {user} is not in the manifest of store "
-            f"{name_store(source)!r}; `pmf verify` lists all that is missing there, and what to do"
+            f"{source.name!r}; `pmf verify` lists all that is missing there, and what to do"
         )
 
 
@@ -230,15 +224,12 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
     """Check that no record of the target differs from that of the source; number of records that it alone has."""
     ahead = {}
     for name in list_histories(target):
-        mine, theirs = (
-            set(list_numbers(_folder(source, name))),
-            set(list_numbers(_folder(target, name))),
-        )
+        mine, theirs = ({*list_stored(store, name, ".json")} for store in (source, target))
         for number in sorted(mine & theirs if name in histories else ()):
             place = f"{RECORDS}/{name}/{number:06}.json"
             if read_or_none(source, place) != read_or_none(target, place):
                 raise StoreError(
-                    f"the histories of stores {name_store(source)!r} and {name_store(target)!r} have diverged: run "
+                    f"the histories of stores {source.name!r} and {target.name!r} have diverged: run "
                     f"{number} of {name!r} is {_tell(source, name, number)} there, and {_tell(target, name, number)} "
                     "here; copy to an empty store, or delete the store whose runs are not wanted"
                 )
@@ -248,7 +239,7 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
 
 
 def _tell(store: Store, name: str, number: int) -> str:
-    record = read_record(_folder(store, name), number)
+    record = read_record(store, name, number)
     return f"'{record.action}, {record.outcome}' of {record.started}"
 
 
@@ -257,7 +248,7 @@ def _compare_erasures(source: Store, target: Store) -> None:
     ours, theirs = read_erasures(source), read_erasures(target)
     if ours is not None and ours.unfinished:
         raise StoreError(
-            f"samples are yet to be erased from store {name_store(source)!r}; `pmf erase CONFIG` of one of its "
+            f"samples are yet to be erased from store {source.name!r}; `pmf erase CONFIG` of one of its "
             "pipelines finishes that, then copy again"
         )
     if theirs is None:
@@ -265,7 +256,7 @@ def _compare_erasures(source: Store, target: Store) -> None:
     n_ours = 0 if ours is None else len(ours.erasures)
     if ours is None or ours.salt != theirs.salt or n_ours < len(theirs.erasures):
         raise StoreError(
-            f"samples were erased from store {name_store(target)!r} that store {name_store(source)!r} may still hold, "
+            f"samples were erased from store {target.name!r} that store {source.name!r} may still hold, "
             "and a copy would bring them back; erase them from the one that is copied, then copy to an empty store"
         )
 
@@ -286,7 +277,7 @@ def _list_foreign(
     if plan.foreign and ahead:
         runs = ", ".join(f"{n} of {name!r}" for name, n in sorted(ahead.items())[:SHOWN])
         raise StoreError(
-            f"samples were erased from store {name_store(source)!r}, and store {name_store(target)!r} has runs of its "
+            f"samples were erased from store {source.name!r}, and store {target.name!r} has runs of its "
             f"own ({runs}) whose artefacts may hold them; run `pmf erase` with the same samples there, or copy to an "
             "empty store"
         )
@@ -299,8 +290,8 @@ def _list_new_collections(source: Store, target: Store | None) -> list[RunRecord
 
 
 def _read_collections(store: Store) -> list[RunRecord]:
-    numbers = sorted(list_numbers(_folder(store, COLLECTIONS)))
-    return [read_record(_folder(store, COLLECTIONS), number) for number in numbers]
+    numbers = list_stored(store, COLLECTIONS, ".json")
+    return [read_record(store, COLLECTIONS, number) for number in numbers]
 
 
 def _name(record: RunRecord) -> str:

@@ -13,16 +13,18 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from pmflib.errors import ConfigError, StoreError
+from pmflib.objects.drafts import mark_draft
+from pmflib.objects.private_files import make_folder
 from pmflib.reporting.work_progress import Report, working
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
-from pmflib.store.collection import Amount, drop_folder, drop_unfinished, measure_folder
+from pmflib.store.collection import drop_unfinished
 from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
-from pmflib.store.file_digests import LIST_FILE, digest_list, find_changes, read_list
-from pmflib.store.leases import hold_lease, mark_draft
-from pmflib.store.named_files import name_store, open_files
-from pmflib.store.private_files import make_folder
-from pmflib.store.run_records import COLLECTIONS, append_record
+from pmflib.store.file_digests import digest_list
+from pmflib.store.leases import hold_lease
+from pmflib.store.mirrors import LIST_FILE
+from pmflib.store.places import Amount, digest_place, drop_place, measure
+from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
 
 R = TypeVar("R")
 
@@ -108,10 +110,8 @@ def copy_store(
         If the source is damaged, the target cannot be written or is in use, or it cannot follow the source: see
         `plan_copy`. The target is valid then, and what was copied stays.
     """
-    if target is not None and source.root.resolve() == target.root.resolve():
-        raise ConfigError(
-            f"store {name_store(source)!r} is given twice; name another store to copy to"
-        )
+    if target is not None and source.address == target.address:
+        raise ConfigError(f"store {source.name!r} is given twice; name another store to copy to")
     with ExitStack() as stack:
         # nobody erases meanwhile; a copy that can only be read needs no lease, for nobody can erase from it
         stack.enter_context(keep_erasures_out(source))
@@ -142,7 +142,7 @@ def _copy_entries(
     source: Store, target: Store, plan: CopyPlan, verify: bool, found: StoreCopy
 ) -> None:
     """Copy artefacts, several at a time, and after each its entry: the entries stay in order."""
-    theirs = open_files(target)
+    theirs = target.objects
 
     def copy(entry: Entry) -> tuple[int | None, bytes | None]:
         size = _copy_artefact(source, target, entry.reference, verify)
@@ -174,7 +174,7 @@ def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
     if there is not None and there.reference != entry.reference:
         raise StoreError(
             f"{entry.reference.kind} {entry.reference.identity[:12]} has other content in store "
-            f"{name_store(source)!r} than in {name_store(target)!r}, which has runs of its own: copy to an empty store"
+            f"{source.name!r} than in {target.name!r}, which has runs of its own: copy to an empty store"
         )
 
 
@@ -207,7 +207,7 @@ def _copy_artefact(source: Store, target: Store, reference: Reference, verify: b
     """Copy the files of an artefact, and publish them; bytes of them, or None where they are there."""
     if not reference.path or _is_there(target, reference, verify):
         return None
-    ours = open_files(source)
+    ours = source.objects
     digests = _read_list(source, reference)
     draft = target.root / "tmp" / mark_draft(reference.kind)
     make_folder(draft)
@@ -222,7 +222,7 @@ def _copy_artefact(source: Store, target: Store, reference: Reference, verify: b
                 raise _vanished(source, reference) from None
             if read != digest:
                 raise StoreError(
-                    f"file {name!r} of {reference.path} in store {name_store(source)!r} is not what was published, and "
+                    f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
                     "is not copied; `pmf verify` lists all that is damaged there, and what to do. What was copied "
                     "before it stays"
                 )
@@ -237,15 +237,14 @@ def _copy_artefact(source: Store, target: Store, reference: Reference, verify: b
 
 def _is_there(target: Store, reference: Reference, verify: bool) -> bool:
     """Whether a store has an artefact: its list of digests, or every byte."""
-    folder = target.root / reference.path
-    if not (folder / LIST_FILE).exists():
-        return False
+    content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
     try:
-        if digest_list(read_list(folder)) != reference.digest:
+        digests = json.loads(content or b"{}")
+        if content is None or digest_list(digests) != reference.digest:
             return False
-        return not (verify and find_changes(folder))
-    except StoreError:
+    except (ValueError, AttributeError, TypeError):
         return False
+    return not verify or digest_place(target, reference.path) == digests
 
 
 def _read_list(source: Store, reference: Reference) -> dict[str, str]:
@@ -261,7 +260,7 @@ def _read_list(source: Store, reference: Reference) -> dict[str, str]:
     except (ValueError, AttributeError) as error:
         problem = str(error)
     raise StoreError(
-        f"list of digests of {reference.path} in store {name_store(source)!r} is damaged ({problem}); `pmf verify` "
+        f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
         "lists all that is damaged there, and what to do"
     )
 
@@ -273,7 +272,7 @@ def _is_inner(name: str) -> bool:
 
 def _vanished(source: Store, reference: Reference) -> StoreError:
     return StoreError(
-        f"{reference.kind} {reference.digest[:12]} is not in store {name_store(source)!r}: `pmf gc` took it away just "
+        f"{reference.kind} {reference.digest[:12]} is not in store {source.name!r}: `pmf gc` took it away just "
         "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
     )
 
@@ -282,7 +281,7 @@ def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreC
     """Carry the list of erased samples over, and delete what may hold them."""
     # what was left unfinished may hold them too; before the list, which says that this was done
     drop_unfinished(target)
-    theirs = open_files(target)
+    theirs = target.objects
     if (content := read_or_none(source, ERASURES)) is not None:
         theirs.put(ERASURES, content)
     entries = {identity: target.read_entry(identity) for identity in plan.foreign}
@@ -297,31 +296,35 @@ def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreC
         if entry.reference.path and entry.reference.path not in used:
             used.add(entry.reference.path)
             freed = Amount()
-            drop_folder(target, target.root / entry.reference.path, freed)
+            drop_place(target, entry.reference.path, freed)
             amount.bytes += freed.bytes
 
 
 def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy) -> None:
-    theirs = open_files(target)
+    theirs, histories = target.objects, set[str]()
     for name in plan.records:
         content = read_or_none(source, name)
         if content is None:
-            raise StoreError(
-                f"record {name} of store {name_store(source)!r} is gone; run this again"
-            )
+            raise StoreError(f"record {name} of store {source.name!r} is gone; run this again")
         try:
             theirs.create(name, content)
         except FileExistsError:
             if read_or_none(target, name) != content:
                 raise StoreError(
-                    f"store {name_store(target)!r} has got another {name} meanwhile: the histories have diverged; stop "
+                    f"store {target.name!r} has got another {name} meanwhile: the histories have diverged; stop "
                     "the runs in it while it is copied to, and copy to an empty store"
                 ) from None
         found.records += 1
+        histories.add(name.split("/")[1])
+    if not target.objects.lists_cheaply:
+        for each in histories:
+            target.objects.put(
+                f"{RECORDS}/{each}/{HINT}", str(max(list_stored(target, each, ".json"))).encode()
+            )
 
 
 def _copy_pages(source: Store, target: Store, plan: CopyPlan) -> int:
-    theirs = open_files(target)
+    theirs = target.objects
     n_written = 0
     for name in plan.pages:
         content = read_or_none(source, name)
@@ -338,7 +341,7 @@ def _copy_events(source: Store, target: Store) -> None:
     known = {*ours}
     lines = [*ours, *(line for line in theirs if line not in known)]
     if lines != theirs:
-        open_files(target).put(EVENTS, b"".join(lines))
+        target.objects.put(EVENTS, b"".join(lines))
 
 
 def _count(
@@ -351,7 +354,7 @@ def _count(
             if target is not None and _is_there(target, reference, verify):
                 found.present[reference.kind] = found.present.get(reference.kind, 0) + 1
             else:
-                size = measure_folder(source.root / reference.path)
+                size = measure(source, reference.path)
                 found.artefacts.setdefault(reference.kind, Amount()).add(size)
         name = f"manifest/{reference.identity}.json"
         found.entries += read_or_none(target, name) != read_or_none(source, name)
@@ -360,5 +363,5 @@ def _count(
     for identity in plan.foreign:
         foreign = None if target is None else target.read_entry(identity)
         if target is not None and foreign is not None:
-            size = measure_folder(target.root / foreign.reference.path)
+            size = measure(target, foreign.reference.path)
             found.removed.setdefault(foreign.reference.kind, Amount()).add(size)

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from pmflib.errors import ConfigError, StoreError
+from pmflib.objects.local_folder import LocalFolder
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.copying import EVENTS, copy_store
@@ -19,7 +20,8 @@ from pmflib.store.erasures import (
     read_erasures,
     write_erasures,
 )
-from pmflib.store.file_digests import LIST_FILE, digest_file, digest_list
+from pmflib.store.file_digests import digest_file, digest_list
+from pmflib.store.mirrors import LIST_FILE
 from pmflib.store.report_pages import keep_page
 from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, append_record, find_live, list_records
@@ -77,8 +79,6 @@ class StoppedError(Exception):
 
 def stop_at(monkeypatch, n):
     """Stop a copy at the n-th of the writes to its target; a list with the number of those that there were."""
-    from pmflib.store import named_files
-
     seen = []
     lock = threading.Lock()
 
@@ -93,10 +93,10 @@ def stop_at(monkeypatch, n):
         return call
 
     for owner, name in [
-        (named_files.NamedFiles, "put"),
-        (named_files.NamedFiles, "create"),
-        (named_files.NamedFiles, "delete"),
-        (named_files.NamedFiles, "fetch_file"),
+        (LocalFolder, "put"),
+        (LocalFolder, "create"),
+        (LocalFolder, "delete"),
+        (LocalFolder, "fetch_file"),
         (Store, "publish"),
     ]:
         monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
