@@ -73,7 +73,6 @@ def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
     if not all(names):
         raise ConfigError("an identifier is empty; give the texts that the column of samples has")
     _refuse_label_logs(store)
-    refuse_bucket(store, "erased")
     with stay_alone(store), hold_lease(store, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)

@@ -62,14 +62,6 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
         ) from error
 
 
-def refuse_bucket(store: Store, done: str) -> None:
-    """Raise a `StoreError` for what is not done in a bucket."""
-    if store.is_bucket:
-        raise StoreError(
-            f"store {store.name!r} is in a bucket, where nothing is {done} by pmf; copy it to a disk for that"
-        )
-
-
 @dataclass(frozen=True)
 class Reference:
     """Name of an artefact, which stages pass to each other in place of its content.

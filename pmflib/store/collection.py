@@ -15,7 +15,6 @@ from pmflib.objects.drafts import find_holder, find_own_holder, mark_draft
 from pmflib.store.artefacts import (
     Entry,
     Store,
-    refuse_bucket,
     refuse_unwritable,
 )
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone

@@ -28,8 +28,10 @@ from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, 
 
 R = TypeVar("R")
 
-EVENTS = "lineage/events.jsonl"
-"""Events of lineage of a store, a line each."""
+LINEAGE = "lineage"
+"""Folder of a store with events of lineage, a line each."""
+EVENTS = f"{LINEAGE}/events.jsonl"
+"""File that all runs of a store on a disk append to; in a bucket each run has an object of its own."""
 THREADS = 8
 """Artefacts that are copied at a time: most of the time of one is waiting for a disk or a server."""
 
@@ -335,13 +337,16 @@ def _copy_pages(source: Store, target: Store, plan: CopyPlan) -> int:
 
 
 def _copy_events(source: Store, target: Store) -> None:
-    """Carry the events of lineage over: those of the source, then those that the target alone has."""
-    ours = (read_or_none(source, EVENTS) or b"").splitlines(keepends=True)
-    theirs = (read_or_none(target, EVENTS) or b"").splitlines(keepends=True)
-    known = {*ours}
-    lines = [*ours, *(line for line in theirs if line not in known)]
-    if lines != theirs:
-        target.objects.put(EVENTS, b"".join(lines))
+    """Carry the events of lineage over; to the file of a folder, the lines that the target alone has are added."""
+    for facts in source.objects.list_objects(LINEAGE):
+        ours, theirs = (read_or_none(store, facts.name) or b"" for store in (source, target))
+        lines = ours.splitlines(keepends=True)
+        if facts.name == EVENTS:
+            known = {*lines}
+            lines += [line for line in theirs.splitlines(keepends=True) if line not in known]
+        content = b"".join(lines)
+        if content != theirs:
+            target.objects.put(facts.name, content)
 
 
 def _count(

@@ -130,7 +130,6 @@ def verify_store(
     -------
     What was found.
     """
-    refuse_bucket(store, "verified")
     entries, damages = _read_entries(store)
     files = set(entries) | {Path(each.place).stem for each in damages}
     places: dict[str, list[Reference]] = {}
