@@ -233,6 +233,7 @@ class BucketNights:
         n = 1 + int(fault.moment * self.n_requests[fault.night])
         self.server.call_at(n, lambda: self._strike(fault, here, draws))
         answer = self._run(here)
+        assert answer["code"] != 1, answer["err"]
         code, said = int(str(answer["code"])), str(answer["err"])
         happened = dict(self.server.seen)
         n_runs = 1
@@ -246,7 +247,8 @@ class BucketNights:
             n_runs += 1
         self.server.reset()
         self._check(here, fault.night)
-        return code, n_runs, said or str(happened)
+        lines = [line for line in said.splitlines() if line.startswith(("error", "defect"))]
+        return code, n_runs, " ".join(lines) or str(happened)
 
     def _strike(self, fault: Fault, here: Path, draws: random.Random) -> None:
         time.sleep(draws.random() * 0.3)

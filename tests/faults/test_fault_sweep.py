@@ -119,6 +119,7 @@ def test_run__fault(
     assert find_live_digest(folder) in (before, nights.live[night])
     again = nursery.run(folder)
     assert again["code"] == 0, again["err"]
+    assert "Traceback" not in answer["err"] + again["err"]
     assert read_digests(folder / "pipeline.toml") == nights.digests[night]
     assert find_live_digest(folder) == nights.live[night]
     rows = json.loads(again["out"])["rows"]
