@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 def copy(
-    store_a: Annotated[str, typer.Argument(help="Store to copy: its folder.")],
-    store_b: Annotated[str, typer.Argument(help="Store to copy to: its folder; made if absent.")],
+    store_a: Annotated[
+        str, typer.Argument(help="Store to copy: its folder, or s3://bucket/prefix.")
+    ],
+    store_b: Annotated[str, typer.Argument(help="Store to copy to; made if absent.")],
     pipeline: Annotated[
         str | None,
         typer.Option(
@@ -79,23 +81,39 @@ def copy(
 
 def _open(place: str) -> Store:
     """Open a store that is there."""
+    from pmflib.objects.addresses import is_bucket
     from pmflib.store.artefacts import Store
 
-    if not (Path(place) / "manifest").is_dir():
-        raise ConfigError(
-            f"STORE_A {place!r} is no store: there is no folder 'manifest' in it; give what [store] path names"
-        )
-    return Store(place)
+    if is_bucket(place):
+        store = Store(place)
+        if _holds_store(store):
+            return store
+    elif (Path(place) / "manifest").is_dir():
+        return Store(place)
+    raise ConfigError(
+        f"STORE_A {place!r} is no store: there is no folder 'manifest' in it; give what [store] path names"
+    )
 
 
 def _open_target(place: str, dry_run: bool) -> Store | None:
     """Open a store to copy to; None for one that need not be made."""
+    from pmflib.objects.addresses import is_bucket
     from pmflib.store.artefacts import Store
 
-    path = Path(place)
-    is_store = (path / "manifest").is_dir()
-    if path.exists() and not is_store and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(
-            f"STORE_B {place!r} is neither a store nor empty; name a new folder, or one of a store"
-        )
-    return None if dry_run and not is_store else Store(place)
+    if is_bucket(place):
+        store = Store(place)
+        if _holds_store(store) or not store.objects.list_folders(""):
+            return store
+    else:
+        path = Path(place)
+        is_store = (path / "manifest").is_dir()
+        if is_store or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return None if dry_run and not is_store else Store(place)
+    raise ConfigError(
+        f"STORE_B {place!r} is neither a store nor empty; name a new folder, or one of a store"
+    )
+
+
+def _holds_store(store: Store) -> bool:
+    """Whether there is a store in a bucket, also one that a copy has only begun to fill."""
+    return not {"manifest", "leases"}.isdisjoint(store.objects.list_folders(""))
