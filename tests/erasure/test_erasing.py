@@ -9,6 +9,7 @@ import pytest
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.erasure.erasing import erase
 from pmflib.report.data_facts import gather_data
+from pmflib.running.worker_memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.report_pages import keep_page
@@ -111,7 +112,9 @@ def no_workers(monkeypatch):
     import tasks.count
     import tasks.ingest
 
-    monkeypatch.setattr(tasks.count, "open_workers", lambda *_: nullcontext((None, 1 << 34)))
+    monkeypatch.setattr(
+        tasks.count, "open_workers", lambda *_: nullcontext((None, ClusterMemory.here(1 << 34)))
+    )
     monkeypatch.setattr(tasks.ingest, "open_workers_late", lambda *_: nullcontext(None))
 
 

@@ -46,6 +46,8 @@ NIGHTS: tuple[Night, ...] = ("first", "second")
 BUCKET = "nights"
 MOST_RUNS = 6
 """Runs until one ends well, at most."""
+LONGEST = 600.0
+"""Time of a run, seconds; one that takes longer hangs."""
 LONGEST_DOWN = 25.0
 """Longest time for which the object server is gone, seconds: longer than requests are tried again."""
 OTHERS = ("kill client", "kill worker", "kill scheduler", "object server down")
@@ -216,7 +218,10 @@ class BucketNights:
 
     def _run(self, here: Path, mirror: str = "mirror") -> dict[str, object]:
         return self.nursery.run(
-            here, PMF_DASK_ADDRESS=self.cluster.address, PMF_MIRROR=str(here / mirror)
+            here,
+            longest=LONGEST,
+            PMF_DASK_ADDRESS=self.cluster.address,
+            PMF_MIRROR=str(here / mirror),
         )
 
     def disturb(self, name: str, fault: Fault) -> tuple[int, int, str]:

@@ -31,6 +31,7 @@ from tasks.evaluate import evaluate
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.refine import refine
+from tests.faults.nursery import LONGEST
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 250
@@ -189,10 +190,13 @@ class Nursery:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, folder: Path, kind: str = "", n: int = 0, **variables: str) -> dict[str, Any]:
-        """Run the pipeline in a folder, with a fault and variables; how it ended, and what it said."""
+    def run(
+        self, folder: Path, kind: str = "", n: int = 0, longest: float = LONGEST, **variables: str
+    ) -> dict[str, Any]:
+        """Run the pipeline in a folder, with a fault and variables, for so many seconds at most; how it ended."""
         words = ["run", "pipeline.toml", "--json"]
         job = {"folder": str(folder), "kind": kind, "n": n, "words": words, "variables": variables}
+        job["longest"] = longest
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")

@@ -97,7 +97,7 @@ def main() -> None:
         if not child:
             _run(job, folder)
         (folder / PID).write_text(str(child))
-        deadline = time.monotonic() + LONGEST
+        deadline = time.monotonic() + job.get("longest", LONGEST)
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)

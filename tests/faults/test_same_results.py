@@ -13,6 +13,7 @@ import pytest
 from pmflib.config import ClusterConfig
 from pmflib.running import grouping
 from pmflib.running.clients import open_client, start_workers
+from pmflib.running.worker_memory import ClusterMemory
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 pytestmark = pytest.mark.slow
@@ -108,8 +109,8 @@ def test_stages__no_client_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextmanager
-    def open_nothing(*_: Any) -> Iterator[tuple[None, int]]:
-        yield None, 1 << 40
+    def open_nothing(*_: Any) -> Iterator[tuple[None, ClusterMemory]]:
+        yield None, ClusterMemory.here(1 << 40)
 
     for stage in ("count", "refine", "evaluate"):
         monkeypatch.setattr(sys.modules[f"tasks.{stage}"], "open_workers", open_nothing)

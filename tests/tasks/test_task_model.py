@@ -9,6 +9,7 @@ from pmflib.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.fitting.distillation import distil
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
+from pmflib.running.worker_memory import ClusterMemory
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from tasks.count import count
@@ -202,7 +203,7 @@ def test_refine__target_is_what_passes_are_chosen_by(fitted, workers):
 
 def open_nothing(config, address):
     """No workers, and room for everything."""
-    return nullcontext((None, 1 << 40))
+    return nullcontext((None, ClusterMemory.here(1 << 40)))
 
 
 def test_refine__average_of_members(fitted, workers, monkeypatch):
