@@ -46,6 +46,8 @@ NIGHTS: tuple[Night, ...] = ("first", "second")
 BUCKET = "nights"
 MOST_RUNS = 6
 """Runs until one ends well, at most."""
+MOST_SPOILT, MOST_SLOW = 0.5, 0.15
+"""Largest share of the requests that are spoilt, and that are answered late."""
 LONGEST = 600.0
 """Time of a run, seconds; one that takes longer hangs."""
 LONGEST_DOWN = 25.0
@@ -268,7 +270,8 @@ class BucketNights:
             self.server.is_down = False
         else:
             kinds = [kind for kind in KINDS if kind == fault.kind]
-            self.server.storm = Storm(tuple(kinds), 0.05 + 0.45 * fault.strength)
+            most = MOST_SLOW if fault.kind == "slow answer" else MOST_SPOILT
+            self.server.storm = Storm(tuple(kinds), most * (0.1 + 0.9 * fault.strength))
 
     def _check(self, here: Path, night: Night) -> None:
         """Check results, history and every byte of the store."""

@@ -37,7 +37,7 @@ KINDS: tuple[Kind, ...] = (
     "lost answer",
     "lost create",
 )
-SLOW_SECONDS = 3.0
+SLOW_SECONDS = 1.0
 """Wait of a slow answer."""
 _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
