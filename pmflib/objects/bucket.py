@@ -225,7 +225,7 @@ class Bucket(Objects):
                 with self._translate(name):
                     write()
                 return
-            except UnreachableError:
+            except UnreachableStoreError:
                 if time.monotonic() > until:
                     raise
             time.sleep(0.5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pmflib.errors import StoreError
+from pmflib.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.objects.bucket import call_in_parallel
 from pmflib.objects.drafts import find_holder
 from pmflib.running.processors import count_processors
@@ -67,6 +67,9 @@ _EXPECTED: dict[str, Callable[[Path], bool]] = {
     "leases": lambda path: is_lease(path.name),
 }
 """What folders of a store hold besides artefacts, by what is just below them."""
+
+_NO_DAMAGE = (RefusedStoreError, UnreachableStoreError)
+"""Errors of a bucket, which say nothing about what is in it."""
 
 Collected = Mapping[str, set[int]]
 """Runs whose artefacts were deleted on purpose: numbers by the name of their history."""
@@ -162,6 +165,8 @@ def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
     def read(identity: str) -> Entry | Damage | None:
         try:
             return store.read_entry(identity)
+        except _NO_DAMAGE:
+            raise
         except StoreError as error:
             return Damage("edited entry", f"manifest/{identity}.json", str(error.__cause__))
 
@@ -204,6 +209,8 @@ def _check_records(
                 continue
             try:
                 record = read_record(store, name, number)
+            except _NO_DAMAGE:
+                raise
             except StoreError as error:
                 yield Damage("damaged record", place, str(error.__cause__))
                 continue

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmflib.erasure.erasing import erase
-from pmflib.errors import StoreError, UnreachableError
+from pmflib.errors import StoreError, UnreachableStoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.copying import copy_store
 from pmflib.store.erasures import read_erasures
@@ -78,7 +78,7 @@ def test_erase__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monkeypatch)
     for n in range(4, n_requests, max(1, n_requests // 6)):
         store = Store(f"s3://{bucket}/there{n}")
         copy_store(first.store, store)
-        with monkeypatch.context() as patch, pytest.raises(UnreachableError):
+        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
             _erase_until(patch, store, n)
         forget_leases(store)
         # named again: what was stopped before the list was written has erased nobody

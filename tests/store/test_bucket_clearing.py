@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pmflib.errors import StoreError, UnreachableError
+from pmflib.errors import StoreError, UnreachableStoreError
 from pmflib.objects.bucket import Bucket
 from pmflib.store.artefacts import KIND_FILE, Store
 from pmflib.store.collection import collect
@@ -63,7 +63,7 @@ def stop_requests(monkeypatch, n):
             with lock:
                 seen.append(function.__name__)
                 if n and len(seen) >= n:
-                    raise UnreachableError("the server is gone")
+                    raise UnreachableStoreError("the server is gone")
             return function(objects, *arguments)
 
         return call
@@ -100,7 +100,7 @@ def test_copy_store__to_a_bucket_is_stopped_anywhere(here, bucket, monkeypatch):
     # not each: the first ones of every kind, and some of the others
     for n in [*range(1, n_requests, 7), n_requests - 2, n_requests - 1]:
         store = Store(f"s3://{bucket}/there{n}")
-        with monkeypatch.context() as patch, pytest.raises(UnreachableError):
+        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
             _copy_until(patch, here, store, n)
         assert list_problems(store) <= {"orphan folder"}
         copy_store(here, store)
@@ -202,7 +202,7 @@ def test_collect__in_a_bucket_is_stopped_anywhere(here, bucket, monkeypatch):  #
         copy_store(here, store)
         with monkeypatch.context() as patch:
             stop_requests(patch, n)
-            with pytest.raises(UnreachableError):
+            with pytest.raises(UnreachableStoreError):
                 collect(store, 1)
         forget_leases(store)
         assert list_problems(store) <= {"orphan folder"}
