@@ -20,6 +20,7 @@ import typer
 
 from flows.commands.audit import log, verify
 from flows.commands.check import check
+from flows.commands.copy import copy
 from flows.commands.crowd import crowd
 from flows.commands.doctor import doctor
 from flows.commands.erase import erase
@@ -73,6 +74,7 @@ for verb in (
     log,
     verify,
     gc,
+    copy,
     erase,
     quarantine,
     crowd,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,10 +15,9 @@ from pmflib.erasure.holdings import find_holdings
 from pmflib.errors import ConfigError, StoreError
 from pmflib.ingest.erased_samples import ErasedSamples
 from pmflib.ingest.identifiers import hash_identifiers
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket, refuse_unwritable
-from pmflib.store.collection import Amount, drop_folder, list_orphans, list_places
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.collection import drop_unfinished
 from pmflib.store.erasures import (
-    ERASURES,
     PURPOSE,
     Erasure,
     ErasureList,
@@ -30,7 +28,7 @@ from pmflib.store.erasures import (
     write_erasures,
 )
 from pmflib.store.leases import hold_lease
-from pmflib.store.report_pages import drop_pages
+from pmflib.store.places import Amount, drop_place
 from pmflib.store.retention import order_by_need
 from pmflib.store.run_records import (
     RunRecord,
@@ -75,7 +73,6 @@ def erase(store: Store, identifiers: Sequence[str]) -> dict[str, Any]:
     if not all(names):
         raise ConfigError("an identifier is empty; give the texts that the column of samples has")
     _refuse_label_logs(store)
-    refuse_bucket(store, "erased")
     with stay_alone(store), hold_lease(store, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)
@@ -138,7 +135,7 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     erased = ErasedSamples.of_list(erasures)
     assert erased is not None
     act = erasures.unfinished[-1]
-    _clear_up(store)
+    drop_unfinished(store)
     found = find_holdings(store, erased)
     rewriter = Rewriter(store, erased, found)
     replaced = _rewrite(store, rewriter)
@@ -154,26 +151,6 @@ def _finish(store: Store, erasures: ErasureList) -> dict[str, Any]:
     act.ended = now()
     write_erasures(store, erasures)
     return certificate
-
-
-def _clear_up(store: Store) -> None:
-    """Delete what runs and erasures that were killed have left, for it may hold the samples: none is under way."""
-    drafts = [
-        *(store.root / "tmp").iterdir(),
-        *(store.root / "work").iterdir(),
-        *(store.root / "manifest").glob(".*"),
-        *(store.root / "runs").glob("*/.*"),
-        *store.root.glob(f".{ERASURES}-*"),
-    ]
-    for path in drafts:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    for folder in list_orphans(store, list_places(store), store.entries(), None):
-        drop_folder(store, folder, Amount())
-    # pages show rows that did not fit
-    drop_pages(store)
 
 
 def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
@@ -226,11 +203,11 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
     order = order_by_need(entries, doomed.keys() & entries.keys())
     with refuse_unwritable(store.root):
         for identity in [*order, *sorted(doomed.keys() - {*order})]:
-            (store.root / "manifest" / f"{identity}.json").unlink(missing_ok=True)
+            store.objects.delete([f"manifest/{identity}.json"])
         # counts may be the same without samples that had no answers
         used = {entry.reference.path for entry in store.entries()}
         for place in sorted({each.path for each in doomed.values()} - used):
-            drop_folder(store, store.root / place, Amount())
+            drop_place(store, place, Amount())
 
 
 def _record(store: Store, name: str, act: Erasure, certificate: Mapping[str, Any]) -> None:

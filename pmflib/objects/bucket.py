@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +39,8 @@ RETRIES: Any = {
     },
 }
 """How often a request is sent again that no server answered, or with an error of its own: for some ten seconds."""
+INSIST_SECONDS = 15.0
+"""How long writes are repeated whose connection ends without an answer, seconds."""
 CLOCK_SECONDS = 600.0
 """How long the difference between the server's clock and that of this process is taken for known, seconds."""
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
@@ -105,8 +107,10 @@ class Bucket(Objects):
         """Write an object if there is none (If-None-Match)."""
         token = uuid.uuid4().hex
         try:
-            with self._translate(name):
-                self._store.put(name, content, mode="create", attributes={_TOKEN: token})
+            self._insist(
+                name,
+                lambda: self._store.put(name, content, mode="create", attributes={_TOKEN: token}),
+            )
         except FileExistsError:
             # a request whose answer was lost is sent again, and finds what it has written itself
             with self._translate(name):
@@ -115,13 +119,18 @@ class Bucket(Objects):
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object."""
-        with self._translate(name):
-            self._store.put(name, content, use_multipart=False)
+        self._insist(name, lambda: self._store.put(name, content, use_multipart=False))
 
     def replace(self, name: str, content: bytes, tag: str) -> None:
         """Write an object in place of the one with a tag (If-Match)."""
-        with self._translate(name):
-            self._store.put(name, content, mode={"e_tag": tag})
+        try:
+            self._insist(name, lambda: self._store.put(name, content, mode={"e_tag": tag}))
+        except ObjectChangedError:
+            # as for `create`: what this has written itself is no other's
+            with suppress(FileNotFoundError):
+                if self.read(name)[0] == content:
+                    return
+            raise
 
     def touch(self, name: str, content: bytes) -> None:
         """Write an object again, which sets its time."""
@@ -130,8 +139,7 @@ class Bucket(Objects):
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects, many by one request."""
         if names:
-            with self._translate(names[0]):
-                self._store.delete(list(names))
+            self._insist(names[0], lambda: self._store.delete(list(names)))
 
     def list_objects(self, prefix: str) -> list[ObjectFacts]:
         """Objects below a prefix, a thousand by one request."""
@@ -182,12 +190,11 @@ class Bucket(Objects):
     def put_file(self, name: str, path: Path) -> None:
         """Write an object from a file: a large one in parts, which become the object all at once."""
         size = path.stat().st_size
-        with self._translate(name):
-            if size <= SINGLE_BYTES:
-                self._store.put(name, path.read_bytes(), use_multipart=False)
-                return
-            part = max(PART_BYTES, -(-size // 9000))
-            self._store.put(name, path, use_multipart=True, chunk_size=part, max_concurrency=4)
+        if size <= SINGLE_BYTES:
+            self.put(name, path.read_bytes())
+            return
+        options = {"chunk_size": max(PART_BYTES, -(-size // 9000)), "max_concurrency": 4}
+        self._insist(name, lambda: self._store.put(name, path, use_multipart=True, **options))
 
     def fetch_file(self, name: str, path: Path) -> str:
         """Write an object to a new file, part by part, in memory that does not grow with it."""
@@ -209,6 +216,19 @@ class Bucket(Objects):
         """
         with self._translate(""):
             next(iter(self._store.list("leases", chunk_size=1)), None)
+
+    def _insist(self, name: str, write: Callable[[], object]) -> None:
+        """Write, and again where the connection ends without an answer: the client repeats only what it reads."""
+        until = time.monotonic() + INSIST_SECONDS
+        while True:
+            try:
+                with self._translate(name):
+                    write()
+                return
+            except UnreachableStoreError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(0.5)
 
     @contextmanager
     def _translate(self, name: str) -> Iterator[None]:

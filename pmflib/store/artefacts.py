@@ -62,14 +62,6 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
         ) from error
 
 
-def refuse_bucket(store: Store, done: str) -> None:
-    """Raise a `StoreError` for what is not done in a bucket."""
-    if store.is_bucket:
-        raise StoreError(
-            f"store {store.name!r} is in a bucket, where nothing is {done} by pmf; copy it to a disk for that"
-        )
-
-
 @dataclass(frozen=True)
 class Reference:
     """Name of an artefact, which stages pass to each other in place of its content.
@@ -365,7 +357,7 @@ class Store:
                 summary = dict(write(tmp, work))
                 digest = write_list(tmp)
                 reference = Reference(kind, identity, digest)
-                self._publish(tmp, reference)
+                self.publish(tmp, reference)
             finally:
                 shutil.rmtree(tmp, ignore_errors=True)
             entry = Entry(reference, dict(inputs), dict(options), version, summary)
@@ -434,7 +426,8 @@ class Store:
         drop_leases(self)
         return dropped
 
-    def _publish(self, tmp: Path, reference: Reference) -> None:
+    def publish(self, tmp: Path, reference: Reference) -> None:
+        """Publish a folder of ``tmp`` that is complete, its list of digests included, as an artefact."""
         target = self.root / reference.path
         if self._mirror is not None:
             self._mirror.publish(tmp, target)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pmflib.objects.drafts import mark_draft
+from pmflib.objects.bucket import call_in_parallel
+from pmflib.objects.drafts import find_holder, find_own_holder, mark_draft
 from pmflib.store.artefacts import (
     Entry,
     Store,
-    refuse_bucket,
     refuse_unwritable,
 )
-from pmflib.store.erasures import keep_erasures_out
-from pmflib.store.file_digests import PLACE_DIGITS
+from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
 from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.places import Amount, Place, drop_place, list_inner, list_places, measure
 from pmflib.store.report_pages import drop_pages
 from pmflib.store.retention import (
     BY_AGE,
@@ -31,6 +30,7 @@ from pmflib.store.retention import (
 )
 from pmflib.store.run_records import (
     COLLECTIONS,
+    RECORDS,
     RunRecord,
     append_record,
     describe_environment,
@@ -39,25 +39,10 @@ from pmflib.store.run_records import (
     locate_record,
     now,
 )
-from pmflib.store.verification import NO_KINDS
 
 ROUNDING_SECONDS = 2.0
 """Taken off the start of a lease before file times are compared with it: the coarsest file systems round to two
 seconds."""
-_PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
-
-
-@dataclass
-class Amount:
-    """Number of artefacts, folders or files, and their bytes."""
-
-    number: int = 0
-    bytes: int = 0
-
-    def add(self, n_bytes: int) -> None:
-        """Count one more."""
-        self.number += 1
-        self.bytes += n_bytes
 
 
 @dataclass
@@ -101,19 +86,23 @@ class Collection:
 
 @dataclass(frozen=True)
 class _Held:
-    """An entry of the manifest, and when its file was last touched, ns."""
+    """An entry of the manifest, when its file was last touched, ns, and its bytes."""
 
     entry: Entry
     touched: int
+    bytes: int
 
 
 def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collection:
-    """Delete the artefacts that nothing needs, and count them; runs may be under way meanwhile.
+    """Delete the artefacts that nothing needs, and count them; runs may be under way meanwhile, but not in a bucket.
 
     Needed is what can be reached from the last runs of every pipeline, from the models that are or were live after
     them, and from what a run under way has used. A run that uses an entry of the manifest touches it; each entry is
     taken out of the manifest first, and put back if it has been touched since this began. Entries go before what they
     need, and before their folders: a collection that is killed leaves orphans, which the next one deletes.
+
+    In a bucket nothing is touched, and nothing can be put back: a collection keeps runs out while it lasts, and is
+    refused while one is under way.
 
     Parameters
     ----------
@@ -132,9 +121,15 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     ------
     StoreError
         If an entry of the manifest or a record is damaged, for it may refer to what would be deleted; or if the store
-        cannot be written. Nothing is deleted then.
+        cannot be written, or is in a bucket and in use. Nothing is deleted then.
     """
-    refuse_bucket(store, "collected")
+    if store.is_bucket and not dry_run:
+        with stay_alone(store), hold_lease(store, "gc"):
+            return _collect(store, keep_runs, dry_run=False)
+    return _collect(store, keep_runs, dry_run=dry_run)
+
+
+def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
     # first: what is used from here on is touched
     oldest_lease = _find_oldest_lease(store)
     runs = choose_kept_runs(store, keep_runs)
@@ -151,32 +146,42 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
     dropped = order_by_need(entries, entries.keys() - kept)
-    orphans = list_orphans(store, places, entries.values(), oldest_lease)
+    orphans = list_orphans(places, entries.values(), oldest_lease)
     work = [] if oldest_lease is not None else _list_abandoned_work(store)
+    by_name = {place.name: place for place in places}
     if dry_run:
-        _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
-        _count(store, [entries[identity] for identity in dropped], found.artefacts)
-        for name, folders in (("orphans", orphans), ("work", work)):
-            _count_folders(folders, found.leftovers.setdefault(name, Amount()))
+        _count(store, [held[identity] for identity in sorted(kept)], by_name, found.kept)
+        _count(store, [held[identity] for identity in dropped], by_name, found.artefacts)
+        for name, leftovers in (("orphans", orphans), ("work", work)):
+            amount = found.leftovers.setdefault(name, Amount())
+            for place in leftovers:
+                amount.add(_weigh(store, place))
         return found
-    # the lease keeps others from what is on its way out, and perhaps back
-    with keep_erasures_out(store), refuse_unwritable(store.root), hold_lease(store, "gc"):
+    with ExitStack() as stack:
+        stack.enter_context(refuse_unwritable(store.root))
+        if not store.is_bucket:
+            # the lease keeps others from what is on its way out, and perhaps back
+            stack.enter_context(keep_erasures_out(store))
+            stack.enter_context(hold_lease(store, "gc"))
         if dropped:
             _record(store, keep_runs, runs)
-        _drop_entries(store, held, dropped, kept, dict(places), found.artefacts)
-        for name, folders in (("orphans", orphans), ("work", work)):
+        _drop_entries(store, held, dropped, kept, by_name, found.artefacts)
+        for name, leftovers in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
-            for folder in folders:
-                drop_folder(store, folder, amount)
+            for place in leftovers:
+                drop_place(store, place.name, amount)
         drop_pages(store, runs.numbers)
         store.drop_leftovers()
-        _count(store, [entries[identity] for identity in sorted(kept)], found.kept)
+        _count(store, [held[identity] for identity in sorted(kept)], by_name, found.kept)
     return found
 
 
 def _find_oldest_lease(store: Store) -> int | None:
     """When the oldest lease that is alive was taken, ns; None without one."""
-    starts = [lease.started for lease in list_leases(store) if lease.is_alive]
+    # a collection that is alone in a bucket has a lease of its own
+    own = find_own_holder() if store.is_bucket else ""
+    leases = (lease for lease in list_leases(store) if lease.is_alive)
+    starts = [lease.started for lease in leases if lease.holder != own]
     return int((min(starts) - ROUNDING_SECONDS) * 1e9) if starts else None
 
 
@@ -185,7 +190,7 @@ def _drop_entries(
     held: dict[str, _Held],
     dropped: Iterable[str],
     kept: set[str],
-    places: Mapping[Path, int],
+    places: Mapping[str, Place],
     amounts: dict[str, Amount],
 ) -> None:
     entries = {identity: each.entry for identity, each in held.items()}
@@ -196,7 +201,7 @@ def _drop_entries(
         entry = entries[identity]
         if identity in kept:
             continue
-        size = _take_entry(store, identity, held[identity].touched)
+        size = _take_entry(store, identity, held[identity])
         if size is None:
             # a run has come to use it since: it stays, with all that it needs
             kept |= reach(entries, [identity])
@@ -205,13 +210,16 @@ def _drop_entries(
         amount.add(size)
         in_use[entry.reference.path] -= 1
         if entry.reference.path and not in_use[entry.reference.path]:
-            freed, folder = Amount(), store.root / entry.reference.path
-            drop_folder(store, folder, freed, places.get(folder))
+            freed, place = Amount(), places.get(entry.reference.path)
+            drop_place(store, entry.reference.path, freed, None if place is None else place.touched)
             amount.bytes += freed.bytes
 
 
-def _take_entry(store: Store, identity: str, touched: int) -> int | None:
+def _take_entry(store: Store, identity: str, held: _Held) -> int | None:
     """Take an entry out of the manifest; its bytes, or None if it was touched and stays, or is gone."""
+    if store.is_bucket:
+        store.objects.delete([f"manifest/{identity}.json"])
+        return held.bytes
     path = store.root / "manifest" / f"{identity}.json"
     draft = store.root / "tmp" / mark_draft("entry")
     try:
@@ -220,127 +228,130 @@ def _take_entry(store: Store, identity: str, touched: int) -> int | None:
         return None
     # a touch came before the rename, and shows here, or comes after it, and finds nothing
     state = draft.stat()
-    if state.st_mtime_ns != touched:
+    if state.st_mtime_ns != held.touched:
         os.rename(draft, path)
         return None
     draft.unlink()
     return state.st_size
 
 
-def drop_folder(store: Store, folder: Path, amount: Amount, touched: int | None = None) -> None:
-    """Delete a folder, and count it: under another name first, so that it is never there in part.
-
-    Where the time is given at which it was last touched, ns, a folder that has been touched since stays: another run
-    has come to the same content, and relies on it.
-    """
-    draft = store.root / "tmp" / mark_draft("collected")
-    try:
-        os.rename(folder, draft)
-    except FileNotFoundError:
-        return
-    if touched is not None and draft.stat().st_mtime_ns != touched:
-        os.rename(draft, folder)
-        return
-    amount.add(measure_folder(draft))
-    shutil.rmtree(draft)
-
-
-def measure_folder(folder: Path) -> int:
-    """Bytes of all files below a folder; 0 if there is none."""
-    total = 0
-    # unlike a glob, a walk passes over folders that vanish before it
-    for inner, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += Path(inner, name).lstat().st_size
-    return total
-
-
 def _read_manifest(store: Store) -> dict[str, _Held]:
     """Entries by identity, also those whose content is gone."""
+    states = _list_states(store, "manifest")
+    identities = [Path(name).stem for name in states if name.endswith(".json")]
     held = {}
-    for path in sorted((store.root / "manifest").glob("*.json")):
-        with suppress(FileNotFoundError):
-            # before it is read: a touch in between must show later
-            touched = path.stat().st_mtime_ns
-            entry = store.read_entry(path.stem)
-            if entry is not None:
-                held[path.stem] = _Held(entry, touched)
+    # after the states: a touch in between must show later
+    for identity, entry in zip(
+        identities, call_in_parallel(store.read_entry, identities), strict=True
+    ):
+        if entry is not None:
+            held[identity] = _Held(entry, *states[f"manifest/{identity}.json"])
     return held
 
 
-def list_places(store: Store) -> list[tuple[Path, int]]:
-    """Folders that may be artefacts, and when each was last changed, ns."""
-    places = []
-    for kind in sorted(store.root.iterdir()):
-        if kind.name in NO_KINDS or kind.name.startswith(".") or not kind.is_dir():
-            continue
-        for folder in sorted(kind.iterdir()):
-            if _PLACE.fullmatch(folder.name) and not folder.is_symlink():
-                with suppress(FileNotFoundError):
-                    places.append((folder, folder.stat().st_mtime_ns))
-    return places
+def _list_states(store: Store, name: str) -> dict[str, tuple[int, int]]:
+    """When each file of a folder was last touched, ns, and its bytes."""
+    if store.is_bucket:
+        facts = store.objects.list_objects(name)
+        return {each.name: (int(each.touched * 1e9), each.size) for each in facts}
+    states = {}
+    for path in sorted((store.root / name).iterdir()):
+        if find_holder(path.name) is None:
+            with suppress(FileNotFoundError):
+                state = path.stat()
+                states[f"{name}/{path.name}"] = state.st_mtime_ns, state.st_size
+    return states
 
 
 def list_orphans(
-    store: Store,
-    places: Iterable[tuple[Path, int]],
+    places: Iterable[Place],
     entries: Iterable[Entry],
     oldest_lease: int | None,
-) -> list[Path]:
-    """Folders that no entry names, and that no run under way can have published just now."""
-    named = {store.root / entry.reference.path for entry in entries}
+) -> list[Place]:
+    """Places that no entry names, and that no run under way can have published just now."""
+    named = {entry.reference.path for entry in entries}
     return [
-        folder
-        for folder, changed in places
-        if folder not in named and (oldest_lease is None or changed < oldest_lease)
+        place
+        for place in places
+        if place.name not in named and (oldest_lease is None or place.touched < oldest_lease)
     ]
 
 
-def _list_abandoned_work(store: Store) -> list[Path]:
+def drop_unfinished(store: Store) -> None:
+    """Delete what runs and erasures that were killed have left, and report pages: they may hold samples to be erased.
+
+    Nothing may be under way in the store. Of a store in a bucket, the mirror of this machine is cleared as well.
+    """
+    drafts = [
+        *(store.root / "tmp").glob("*"),
+        *(store.root / "work").glob("*"),
+        *(store.root / "manifest").glob(".*"),
+        *(store.root / "runs").glob("*/.*"),
+        *store.root.glob(f".{ERASURES}-*"),
+    ]
+    for path in drafts:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if store.is_bucket:
+        store.objects.delete([facts.name for facts in store.objects.list_objects("work")])
+    for place in list_orphans(list_places(store), store.entries(), None):
+        drop_place(store, place.name, Amount())
+    # pages show rows that did not fit
+    drop_pages(store)
+
+
+def _list_abandoned_work(store: Store) -> list[Place]:
     """Folders of checkpoints that were left before the last run of every pipeline that reached its end."""
     ends = []
     for name in list_histories(store):
         last = find_last_run(store, name)
-        ends.append(
-            0 if last is None else locate_record(store, name, last.number).stat().st_mtime_ns
-        )
+        ends.append(0 if last is None else _find_time(store, name, last.number))
     before = min(ends, default=0)
     found = []
-    for folder in sorted((store.root / "work").iterdir()):
+    for place in list_inner(store, "work"):
+        inner = [] if store.is_bucket else [*(store.root / place.name).rglob("*")]
         with suppress(FileNotFoundError):
-            if max(path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))) < before:
-                found.append(folder)
+            if max([place.touched, *(path.stat().st_mtime_ns for path in inner)]) < before:
+                found.append(place)
     return found
+
+
+def _find_time(store: Store, name: str, number: int) -> int:
+    """When a record was written, ns."""
+    if not store.is_bucket:
+        return locate_record(store, name, number).stat().st_mtime_ns
+    wanted = locate_record(store, name, number).relative_to(store.root).as_posix()
+    return _list_states(store, f"{RECORDS}/{name}")[wanted][0]
 
 
 def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
     """When the record of the oldest kept run was written, ns."""
     times = [
-        locate_record(store, name, number).stat().st_mtime_ns
+        _find_time(store, name, number)
         for name, numbers in runs.numbers.items()
         for number in numbers
     ]
     return min(times, default=0)
 
 
-def _count(store: Store, entries: Iterable[Entry], amounts: dict[str, Amount]) -> None:
+def _count(
+    store: Store, entries: Iterable[_Held], places: Mapping[str, Place], amounts: dict[str, Amount]
+) -> None:
     """Count artefacts by kind; of several with the same content the first has the bytes."""
     seen: set[str] = set()
-    for entry in entries:
-        reference = entry.reference
-        n_bytes = 0
-        with suppress(FileNotFoundError):
-            n_bytes = (store.root / "manifest" / f"{reference.identity}.json").stat().st_size
+    for held in entries:
+        reference, n_bytes = held.entry.reference, held.bytes
         if reference.path and reference.path not in seen:
             seen.add(reference.path)
-            n_bytes += measure_folder(store.root / reference.path)
+            if (place := places.get(reference.path)) is not None:
+                n_bytes += _weigh(store, place)
         amounts.setdefault(reference.kind, Amount()).add(n_bytes)
 
 
-def _count_folders(folders: Iterable[Path], amount: Amount) -> None:
-    for folder in folders:
-        amount.add(measure_folder(folder))
+def _weigh(store: Store, place: Place) -> int:
+    return measure(store, place.name) if place.bytes is None else place.bytes
 
 
 def _record(store: Store, keep_runs: int, runs: KeptRuns) -> None:

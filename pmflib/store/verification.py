@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pmflib.errors import StoreError
+from pmflib.errors import RefusedStoreError, StoreError, UnreachableStoreError
+from pmflib.objects.bucket import call_in_parallel
 from pmflib.objects.drafts import find_holder
 from pmflib.running.processors import count_processors
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_bucket
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.erasures import LOCK
 from pmflib.store.file_digests import (
     PLACE_DIGITS,
     digest_list,
@@ -21,7 +24,8 @@ from pmflib.store.file_digests import (
 )
 from pmflib.store.leases import is_lease, list_leases
 from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.run_records import RECORDS, list_stored, read_record
+from pmflib.store.places import NO_KINDS, digest_place
+from pmflib.store.run_records import HINT, RECORDS, list_stored, read_record
 
 Problem = Literal[
     "damaged content",
@@ -49,15 +53,23 @@ REMEDIES: dict[Problem, str] = {
 }
 """What to do about each problem."""
 
-NO_KINDS = frozenset(
-    {"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage", "reports"}
-)
-"""Folders of a store that hold no artefacts."""
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
 """What else may be in a store: certificates of erasure, and the history of Prefect that earlier versions kept there."""
 _PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _KIND = re.compile(r"[a-z][a-z-]*")
+
+_EXPECTED: dict[str, Callable[[Path], bool]] = {
+    "manifest": lambda path: path.suffix == ".json" and _is_identity(path.stem),
+    "tmp": lambda path: False,
+    "work": lambda path: _is_identity(path.name),
+    "runs": lambda path: True,
+    "leases": lambda path: is_lease(path.name),
+}
+"""What folders of a store hold besides artefacts, by what is just below them."""
+
+_NO_DAMAGE = (RefusedStoreError, UnreachableStoreError)
+"""Errors of a bucket, which say nothing about what is in it."""
 
 Collected = Mapping[str, set[int]]
 """Runs whose artefacts were deleted on purpose: numbers by the name of their history."""
@@ -121,7 +133,6 @@ def verify_store(
     -------
     What was found.
     """
-    refuse_bucket(store, "verified")
     entries, damages = _read_entries(store)
     files = set(entries) | {Path(each.place).stem for each in damages}
     places: dict[str, list[Reference]] = {}
@@ -148,17 +159,23 @@ def verify_store(
 
 def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
     """Entries by identity, and those that do not read or were edited."""
-    entries, damages = {}, []
-    for path in sorted((store.root / "manifest").glob("*.json")):
-        if not _IDENTITY.fullmatch(path.stem):
-            continue
+    entries: dict[str, Entry] = {}
+    damages: list[Damage] = []
+
+    def read(identity: str) -> Entry | Damage | None:
         try:
-            entry = store.read_entry(path.stem)
+            return store.read_entry(identity)
+        except _NO_DAMAGE:
+            raise
         except StoreError as error:
-            damages.append(Damage("edited entry", f"manifest/{path.name}", str(error.__cause__)))
-            continue
-        if entry is not None:
-            entries[path.stem] = entry
+            return Damage("edited entry", f"manifest/{identity}.json", str(error.__cause__))
+
+    identities = [each for each in store.list_identities() if _is_identity(each)]
+    for identity, found in zip(identities, call_in_parallel(read, identities), strict=True):
+        if isinstance(found, Damage):
+            damages.append(found)
+        elif found is not None:
+            entries[identity] = found
     return entries, damages
 
 
@@ -192,6 +209,8 @@ def _check_records(
                 continue
             try:
                 record = read_record(store, name, number)
+            except _NO_DAMAGE:
+                raise
             except StoreError as error:
                 yield Damage("damaged record", place, str(error.__cause__))
                 continue
@@ -208,6 +227,8 @@ def _check_content(store: Store, place: str, references: list[Reference]) -> Dam
     """Check that a folder holds what it was published with."""
     folder = store.root / place
     name = f"{references[0].kind} {references[0].digest[:12]}"
+    if store.is_bucket:
+        return _check_objects(store, place, references, name)
     if not folder.is_dir():
         return Damage("missing folder", place, name)
     if folder.is_symlink():
@@ -219,6 +240,31 @@ def _check_content(store: Store, place: str, references: list[Reference]) -> Dam
             changes = [LIST_FILE]
     except (StoreError, OSError) as error:
         return Damage("damaged content", place, f"{name}: {_first_sentence(error)}")
+    return _describe_changes(place, name, changes)
+
+
+def _check_objects(
+    store: Store, place: str, references: list[Reference], name: str
+) -> Damage | None:
+    """Check that a bucket holds what an artefact was published with, whatever the mirror has."""
+    try:
+        published = json.loads(store.objects.read(f"{place}/{LIST_FILE}")[0])
+        changes = []
+        if {reference.digest for reference in references} != {digest_list(published)}:
+            changes = [LIST_FILE]
+    except FileNotFoundError:
+        return Damage("missing folder", place, name)
+    except (ValueError, TypeError, AttributeError):
+        published, changes = {}, [LIST_FILE]
+    if not changes:
+        found = digest_place(store, place)
+        changes = sorted(
+            each for each in published.keys() | found if published.get(each) != found.get(each)
+        )
+    return _describe_changes(place, name, changes)
+
+
+def _describe_changes(place: str, name: str, changes: Sequence[str]) -> Damage | None:
     if changes:
         shown = ", ".join(_show(change) for change in changes[:5])
         more = "" if len(changes) <= 5 else f" and {len(changes) - 5} more"
@@ -230,13 +276,10 @@ def _list_strangers(store: Store, places: Mapping[str, object]) -> Iterator[Dama
     """Folders of artefacts without an entry, and whatever pmf has not written."""
     # what a run publishes has no entry for a moment
     starts = [lease.started for lease in list_leases(store) if lease.is_alive]
-    expected: dict[str, Callable[[Path], bool]] = {
-        "manifest": lambda path: path.suffix == ".json" and _is_identity(path.stem),
-        "tmp": lambda path: False,
-        "work": lambda path: _is_identity(path.name),
-        "runs": lambda path: path.is_dir(),
-        "leases": lambda path: is_lease(path.name),
-    }
+    if store.is_bucket:
+        yield from _list_strange_objects(store, places, min(starts, default=None))
+        return
+    expected: dict[str, Callable[[Path], bool]] = {**_EXPECTED, "runs": Path.is_dir}
     for top in sorted(store.root.iterdir()):
         name = top.name
         if name in OTHERS or (name in NO_KINDS and name not in expected):
@@ -261,6 +304,35 @@ def _list_strangers(store: Store, places: Mapping[str, object]) -> Iterator[Dama
             if not known and find_holder(path.name) is None:
                 place = _show(f"{RECORDS}/{folder.name}/{path.name}")
                 yield Damage("foreign file", place, "it is no record of a run")
+
+
+def _list_strange_objects(
+    store: Store, places: Mapping[str, object], since: float | None
+) -> Iterator[Damage]:
+    """As `_list_strangers`, of a bucket: one pass over all of its names."""
+    orphans: dict[str, float] = {}
+    for facts in store.objects.list_objects(""):
+        top, _, rest = facts.name.partition("/")
+        path = Path(facts.name)
+        if top in OTHERS or (top in NO_KINDS and top not in _EXPECTED) or facts.name == LOCK:
+            continue
+        place = f"{top}/{rest.partition('/')[0]}"
+        if top in NO_KINDS:
+            inner = Path(place)
+            if top == RECORDS:
+                known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
+                known = len(path.parts) == 3 and (known or path.name == HINT)
+            else:
+                known = find_holder(path.name) is not None or _EXPECTED[top](inner)
+            if not known:
+                yield Damage("foreign file", _show(facts.name), f"it is nothing that {top} holds")
+        elif not rest or not _KIND.fullmatch(top) or not _PLACE.fullmatch(Path(place).name):
+            yield Damage("foreign file", _show(facts.name), "it is of no artefact")
+        elif place not in places:
+            orphans[place] = max(orphans.get(place, 0.0), facts.touched)
+    for place, touched in orphans.items():
+        if since is None or touched < since:
+            yield Damage("orphan folder", place, "no entry of the manifest names it")
 
 
 def _is_identity(name: str) -> bool:

@@ -4,9 +4,10 @@ import json
 import sqlite3
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import zarr
+
+from pmflib.ingest.spills import Spill
 
 
 def find_texts(folder, texts):
@@ -53,10 +54,5 @@ def decode_group(path):
 
 
 def decode_pages(path):
-    fields = pa.ipc.read_schema(pa.py_buffer((path.parent / "fields.arrow").read_bytes()))
-    pages = np.load(path.parent / "pages.npy")
-    content = path.read_bytes()
-    for page in pages:
-        part = pa.py_buffer(content[page["start"] : page["stop"]])
-        batch = pa.ipc.read_record_batch(part, fields.remove_metadata())
-        yield b"\n".join(text for text in batch["sample"].to_pylist())
+    for rows in Spill(path.parent, {}).read_pages():
+        yield b"\n".join(text for text in rows["sample"].to_pylist())

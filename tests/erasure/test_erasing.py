@@ -10,6 +10,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.erasure.erasing import erase
 from pmflib.ingest import pieces
 from pmflib.report.data_facts import gather_data
+from pmflib.running.worker_memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import list_erased
@@ -118,12 +119,9 @@ def no_workers(monkeypatch):
 
     import tasks.count
     import tasks.ingest
-    from pmflib.running import worker_memory
 
     monkeypatch.setattr(
-        tasks.count,
-        "open_workers",
-        lambda *_: nullcontext((None, worker_memory.ClusterMemory.here(1 << 34))),
+        tasks.count, "open_workers", lambda *_: nullcontext((None, ClusterMemory.here(1 << 34)))
     )
     monkeypatch.setattr(tasks.ingest, "open_workers_late", lambda *_: nullcontext(None))
 

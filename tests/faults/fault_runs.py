@@ -31,6 +31,7 @@ from tasks.evaluate import evaluate
 from tasks.fit import fit
 from tasks.ingest import ingest
 from tasks.refine import refine
+from tests.faults.nursery import LONGEST
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 250
@@ -181,6 +182,43 @@ def running_pmf(config: Path, **options: Any) -> Iterator[subprocess.Popen[str]]
             if each.is_running():
                 each.kill()
         process.communicate()
+
+
+class Nursery:
+    """Runs the command line in children of a process that has imported it, with faults: see `tests.faults.nursery`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(
+        self, folder: Path, kind: str = "", n: int = 0, longest: float = LONGEST, **variables: str
+    ) -> dict[str, Any]:
+        """Run the pipeline in a folder, with a fault and variables, for so many seconds at most; how it ended."""
+        words = ["run", "pipeline.toml", "--json"]
+        job = {"folder": str(folder), "kind": kind, "n": n, "words": words, "variables": variables}
+        job["longest"] = longest
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert not answer["hangs"], answer["err"]
+        return answer
+
+
+@contextmanager
+def open_nursery(home: Path, **variables: str) -> Iterator[Nursery]:
+    """Run a nursery, with variables of the environment."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.nursery"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home), **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield Nursery(process)
+    process.communicate(timeout=60)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

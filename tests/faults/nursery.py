@@ -19,6 +19,8 @@ SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "interrupt": sig
 """Faults that are a signal to the run itself."""
 ERRORS = {"disk full": errno.ENOSPC, "no permission": errno.EACCES, "input/output": errno.EIO}
 """Faults that are an error of the system; a full disk stays full, the others happen once."""
+PID = "pid"
+"""File in the folder of a job with the id of the process that runs it."""
 LONGEST = 110
 """Time of a run, seconds; then it is killed, and counts as one that hangs."""
 
@@ -94,7 +96,8 @@ def main() -> None:
         child = os.fork()
         if not child:
             _run(job, folder)
-        deadline = time.monotonic() + LONGEST
+        (folder / PID).write_text(str(child))
+        deadline = time.monotonic() + job.get("longest", LONGEST)
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
                 os.kill(child, signal.SIGKILL)
@@ -118,6 +121,7 @@ def _run(job: dict[str, Any], folder: Path) -> NoReturn:
     for number, name in ((0, os.devnull), (1, folder / "out"), (2, folder / "err")):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
     os.chdir(folder)
+    os.environ.update(job["variables"])
     fault = Fault(str(folder / "store"), job["kind"], job["n"], folder / "report")
     sys.addaudithook(fault)
     sys.argv = ["pmf", *job["words"]]

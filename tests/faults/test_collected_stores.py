@@ -14,7 +14,8 @@ from flows.recording import record_run
 from pmflib.config import ClusterConfig, load_config
 from pmflib.running.clients import start_workers
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import collect, measure_folder
+from pmflib.store.collection import collect
+from pmflib.store.places import measure
 from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, list_records
 from pmflib.store.verification import verify_store
@@ -138,7 +139,10 @@ def test_collect__thirty_nights_leave_what_a_fresh_store_has(tmp_path: Path) -> 
     def list_folders(store: Store) -> dict[str, int]:
         kinds = ("samples", "dataset", "counts", "start", "model")
         folders = [folder for kind in kinds for folder in (store.root / kind).iterdir()]
-        return {str(each.relative_to(store.root)): measure_folder(each) for each in folders}
+        return {
+            place: measure(store, place)
+            for place in (each.relative_to(store.root).as_posix() for each in folders)
+        }
 
     before = sum(list_folders(store).values())
     found = collect(store, 1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -17,7 +15,14 @@ from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 from tests.faults.fault_matrix import note_fault
-from tests.faults.fault_runs import ROOT, check_store, read_digests, write_config, write_log
+from tests.faults.fault_runs import (
+    Nursery,
+    check_store,
+    open_nursery,
+    read_digests,
+    write_config,
+    write_log,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -52,38 +57,10 @@ CODES = {
 """Exit codes that a fault may lead to."""
 
 
-class Nursery:
-    """Runs the command line, with faults."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def run(self, folder: Path, kind: str = "", n: int = 0) -> dict[str, Any]:
-        words = ["run", "pipeline.toml", "--json"]
-        job = {"folder": str(folder), "kind": kind, "n": n, "words": words}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        assert not answer["hangs"]
-        assert "Traceback" not in answer["err"]
-        return answer
-
-
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    home = tmp_path_factory.mktemp("home")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.nursery"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(home)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    yield Nursery(process)
-    process.communicate(timeout=60)
+    with open_nursery(tmp_path_factory.mktemp("home")) as nursery:
+        yield nursery
 
 
 class Undisturbed:
@@ -142,6 +119,7 @@ def test_run__fault(
     assert find_live_digest(folder) in (before, nights.live[night])
     again = nursery.run(folder)
     assert again["code"] == 0, again["err"]
+    assert "Traceback" not in answer["err"] + again["err"]
     assert read_digests(folder / "pipeline.toml") == nights.digests[night]
     assert find_live_digest(folder) == nights.live[night]
     rows = json.loads(again["out"])["rows"]

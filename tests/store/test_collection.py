@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from pmflib.errors import StoreError
 from pmflib.store import collection
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import Amount, collect, drop_folder
+from pmflib.store.collection import collect
 from pmflib.store.leases import hold_lease
+from pmflib.store.places import NO_KINDS, Amount, drop_place
 from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
-from pmflib.store.verification import NO_KINDS, verify_store
+from pmflib.store.verification import verify_store
 
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
 
@@ -339,7 +340,7 @@ def test_collect__two_at_a_time(store):
     assert store.find(made[-1]["model"].reference.identity) is not None
 
 
-def test_drop_folder__keeps_what_another_run_has_come_to(tmp_path):
+def test_drop_place__keeps_what_another_run_has_come_to(tmp_path):
     store = Store(tmp_path / "store")
 
     def build(option):
@@ -353,9 +354,9 @@ def test_drop_folder__keeps_what_another_run_has_come_to(tmp_path):
     touched = folder.stat().st_mtime_ns
     build(2)
     amount = Amount()
-    drop_folder(store, folder, amount, touched)
+    drop_place(store, folder.relative_to(store.root).as_posix(), amount, touched)
     assert (folder / "text").read_text() == "the same content"
     assert amount.number == 0
-    drop_folder(store, folder, amount, folder.stat().st_mtime_ns)
+    drop_place(store, folder.relative_to(store.root).as_posix(), amount, folder.stat().st_mtime_ns)
     assert not folder.exists()
     assert amount.number == 1

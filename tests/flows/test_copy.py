@@ -1,0 +1,97 @@
+"""Copying a store as a person does it: the command, and what works on the copy."""
+
+import json
+
+import pytest
+
+from pmflib.config import load_config
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import find_last_run, find_live
+from tests.flows.nights import draw_ratings, nights  # noqa: F401
+
+
+@pytest.fixture
+def pipeline(nights):  # noqa: F811
+    """A pipeline after its first night."""
+    pipeline = nights(4, em={"max_passes": 3}, store={"folds": 4})
+    codes = draw_ratings(90, 4)
+    pipeline.deliver("0.csv", codes[:60], range(60))
+    pipeline.run()
+    pipeline.codes = codes
+    return pipeline
+
+
+def point_to(pipeline, folder):
+    """Let the pipeline use another store."""
+    pipeline.configure(em={"max_passes": 3}, store={"folds": 4, "path": str(folder)})
+    return load_config(pipeline.path)
+
+
+def list_made(store):
+    """What the last run made, but for the quality of its data, which is compared with the nights before it."""
+    stages = find_last_run(store, "pipeline").stages
+    return {stage: each for stage, each in stages.items() if stage != "quality"}
+
+
+def test_copy__the_pipeline_goes_on_with_the_copy(pipeline, call, tmp_path):
+    store = pipeline.store
+    before = list_made(store)
+    code, out, _ = call("copy", str(store.root), "backup", "--dry-run", "--json")
+    assert code == 0
+    would = json.loads(out)
+    assert not (tmp_path / "backup").exists()
+    code, out, _ = call("copy", str(store.root), "backup", "--json")
+    assert code == 0
+    done = json.loads(out)
+    assert (done["from"], done["to"]) == (str(store.root), "backup")
+    assert done["entries"] == would["entries"] > 5
+    assert done["records"] == 1
+    copied = Store(tmp_path / "backup")
+    assert find_live(copied, "pipeline") == find_live(store, "pipeline")
+    point_to(pipeline, tmp_path / "backup")
+    facts = pipeline.run()
+    assert facts["outcome"] == "unchanged"
+    assert list_made(copied) == before
+    for words in (["verify"], ["history"], ["query", "v0"], ["log"]):
+        code, out, err = call(words[0], str(pipeline.path), *words[1:])
+        assert code == 0, err
+    # the next night is the same wherever it is
+    pipeline.deliver("1.csv", pipeline.codes[60:], range(60, 90))
+    pipeline.run()
+    there = list_made(copied)
+    point_to(pipeline, store.root)
+    pipeline.run()
+    assert list_made(store) == there
+
+
+def test_copy__says_what_it_did(pipeline, call):
+    root = str(pipeline.store.root)
+    code, out, err = call("copy", root, "backup")
+    assert code == 0
+    assert "copied: " in out
+    assert "1 records" in out
+    assert "copy" in err
+    code, out, _ = call("copy", root, "backup", "--verify")
+    assert code == 0
+    assert "copied: 0 bytes, 0 manifest entries, 0 records, 0 report pages" in out
+
+
+def test_copy__mistakes_are_answered_with_the_remedy(pipeline, call, tmp_path):
+    root = str(pipeline.store.root)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    for words, code, text in [
+        (["nowhere", "backup"], 2, "STORE_A 'nowhere' is no store"),
+        ([root, "other"], 2, "STORE_B 'other' is neither a store nor empty"),
+        ([root, root], 2, "given twice"),
+        ([root, "backup", "--pipeline", "x"], 2, "--pipeline 'x' has no run"),
+    ]:
+        found, _, err = call("copy", *words)
+        assert found == code
+        assert text in err
+    assert not (tmp_path / "nowhere").exists()
+    path = next((pipeline.store.root / "dataset").glob("*/*.json"))
+    path.write_bytes(b"x")
+    code, _, err = call("copy", root, "backup")
+    assert code == 4
+    assert "is not what was published" in err

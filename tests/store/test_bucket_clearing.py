@@ -1,0 +1,228 @@
+"""Collection, verification and copies of stores in a bucket: the same results as on a disk, whatever stops them."""
+
+import json
+import threading
+
+import pytest
+
+from pmflib.errors import StoreError, UnreachableStoreError
+from pmflib.objects.bucket import Bucket
+from pmflib.store.artefacts import KIND_FILE, Store
+from pmflib.store.collection import collect
+from pmflib.store.copying import copy_store
+from pmflib.store.erasures import list_erased
+from pmflib.store.leases import hold_lease
+from pmflib.store.mirrors import LIST_FILE
+from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.run_records import COLLECTIONS, find_live, list_records
+from pmflib.store.unfinished import list_unfinished
+from pmflib.store.verification import verify_store
+from tests.object_store import bucket, forget_mirror, object_server, read_bucket  # noqa: F401
+from tests.store.test_collection import build, record, run_nights
+from tests.store.test_copying import erase, fill
+
+CARRIED = ("tmp/", "work/", "leases/", "fingerprints/")
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A store on a disk, with some nights."""
+    store = Store(tmp_path / "here")
+    run_nights(store)
+    return store
+
+
+@pytest.fixture
+def there(bucket):  # noqa: F811
+    """An empty store in a bucket."""
+    return Store(f"s3://{bucket}/there")
+
+
+def list_content(store):
+    """Content of what a copy carries over, but for hints."""
+    names = [facts.name for facts in store.objects.list_objects("")]
+    kept = [name for name in names if not name.startswith(CARRIED) and not name.endswith("/last")]
+    return {name: store.objects.read(name)[0] for name in kept}
+
+
+def list_problems(store):
+    found = verify_store(store, list_collected_runs(store), is_needed, list_erased(store))
+    return {each.problem for each in found.damages}
+
+
+def count(found):
+    return {kind: each.number for kind, each in found.artefacts.items()}
+
+
+def stop_requests(monkeypatch, n):
+    """Let the n-th request that changes a bucket fail, as all after it, in place of being made; list those made."""
+    seen, lock = [], threading.Lock()
+
+    def wrap(function):
+        def call(objects, *arguments):
+            with lock:
+                seen.append(function.__name__)
+                if n and len(seen) >= n:
+                    raise UnreachableStoreError("the server is gone")
+            return function(objects, *arguments)
+
+        return call
+
+    for name in ("put", "create", "replace", "delete", "put_file"):
+        monkeypatch.setattr(Bucket, name, wrap(getattr(Bucket, name)))
+    return seen
+
+
+def forget_leases(store):
+    """Let whoever was stopped be known to have ended."""
+    store.objects.delete([facts.name for facts in store.objects.list_objects("leases")])
+
+
+def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
+    found = copy_store(here, there)
+    assert list_content(there) == list_content(here)
+    assert list_problems(there) == set()
+    assert there.objects.read("runs/p/last")[0] == b"4"
+    again = copy_store(here, there, verify=True)
+    assert (again.artefacts, again.entries, again.records) == ({}, 0, 0)
+    forget_mirror(monkeypatch, tmp_path / "another machine")
+    elsewhere = Store(there.address)
+    assert find_live(elsewhere, "p") == find_live(here, "p")
+    back = Store(tmp_path / "back")
+    assert count(copy_store(elsewhere, back)) == count(found)
+    assert list_content(back) == list_content(here)
+
+
+def test_copy_store__to_a_bucket_is_stopped_anywhere(here, bucket, monkeypatch):  # noqa: F811
+    with monkeypatch.context() as patch:
+        n_requests = len(_copy_until(patch, here, Store(f"s3://{bucket}/count"), 0))
+    assert n_requests > 40
+    # not each: the first ones of every kind, and some of the others
+    for n in [*range(1, n_requests, 7), n_requests - 2, n_requests - 1]:
+        store = Store(f"s3://{bucket}/there{n}")
+        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
+            _copy_until(patch, here, store, n)
+        assert list_problems(store) <= {"orphan folder"}
+        copy_store(here, store)
+        assert list_content(store) == list_content(here)
+        assert list_problems(store) == set()
+
+
+def _copy_until(patch, source, target, n):
+    seen = stop_requests(patch, n)
+    copy_store(source, target)
+    return seen
+
+
+def test_verify_store__a_bucket_and_not_its_mirror(here, there):
+    copy_store(here, there)
+    folder = next((there.root / "counts").iterdir())
+    # a mirror that is damaged is no damage of the store
+    (folder / "content").write_text("9")
+    assert list_problems(there) == set()
+    place = f"counts/{folder.name}"
+    there.objects.put(f"{place}/content", b"9")
+    assert list_problems(there) == {"damaged content"}
+    assert count(copy_store(here, there, verify=True)) == {"counts": 1}
+    there.objects.put(f"{place}/more", b"")
+    assert list_problems(there) == {"damaged content"}
+    there.objects.delete([f"{place}/more", f"{place}/{LIST_FILE}"])
+    # an artefact is there if its list of digests is
+    assert list_problems(there) == {"missing folder"}
+
+
+def test_verify_store__strange_objects(here, there):
+    copy_store(here, there)
+    strange = ["file", "Mine/x", "counts/x/y", "manifest/x", "runs/p/note", "runs/p/a/000001.json"]
+    for name in strange:
+        there.objects.put(name, b"")
+    orphan = f"counts/{'0' * 24}"
+    there.objects.put(f"{orphan}/content", b"")
+    there.objects.delete(["runs/p/000002.json"])
+    found = verify_store(there, list_collected_runs(there), is_needed)
+    places = {}
+    for each in found.damages:
+        places.setdefault(each.problem, set()).add(each.place)
+    assert places == {
+        "foreign file": set(strange),
+        "orphan folder": {orphan},
+        "missing record": {"runs/p/000002.json"},
+    }
+
+
+def test_collect__in_a_bucket_as_on_a_disk(here, there):
+    copy_store(here, there)
+    for store in (here, there):
+        store.objects.put(f"counts/{'0' * 24}/content", b"left")
+        store.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
+    assert [each.kind for each in list_unfinished(there)] == ["counts"]
+    would = collect(there, 1, dry_run=True)
+    assert list_problems(there) == {"orphan folder"}
+    on_disk, found = collect(here, 1), collect(there, 1)
+    assert would == found
+    assert found.leftovers["orphans"].number == 1
+    assert count(found) == count(on_disk)
+    assert found.to_json() == on_disk.to_json()
+    ours, theirs = (
+        {name for name in list_content(store) if not name.startswith("runs/@gc")}
+        for store in (here, there)
+    )
+    assert ours == theirs
+    assert list_problems(there) == set()
+    assert list_records(there, COLLECTIONS)[0].facts == list_records(here, COLLECTIONS)[0].facts
+    assert collect(there, 1).artefacts == {}
+
+
+def test_collect__in_a_bucket_is_alone(there):
+    entry = build(there, "model", 1)
+    record(there, {"model": entry})
+    other = {"purpose": "run", "host": "other", "process": 1, "started": 0.0}
+    name = f"leases/{'a' * 32}-{'b' * 8}"
+    there.objects.put(name, json.dumps(other).encode())
+    with pytest.raises(StoreError, match="is in use: run, process 1 on other"):
+        collect(there, 1)
+    assert collect(there, 1, dry_run=True).kept["model"].number == 1
+    there.objects.delete([name])
+    assert collect(there, 1).kept["model"].number == 1
+    with hold_lease(there, "this process"):
+        assert collect(there, 1).artefacts == {}
+
+
+def test_collect__in_a_bucket_is_stopped_anywhere(here, bucket, monkeypatch):  # noqa: F811
+    made = [build(here, "counts", 50 + n) for n in range(2)]
+    first = Store(f"s3://{bucket}/first")
+    copy_store(here, first)
+    with monkeypatch.context() as patch:
+        seen = stop_requests(patch, 0)
+        collect(first, 1)
+    assert len(made) == 2
+    expected = {name for name in list_content(first) if not name.startswith("runs/@gc")}
+    for n in [*range(3, 12), *range(12, len(seen) - 4, 5)]:
+        store = Store(f"s3://{bucket}/there{n}")
+        copy_store(here, store)
+        with monkeypatch.context() as patch:
+            stop_requests(patch, n)
+            with pytest.raises(UnreachableStoreError):
+                collect(store, 1)
+        forget_leases(store)
+        assert list_problems(store) <= {"orphan folder"}
+        assert find_live(store, "p") == find_live(here, "p")
+        collect(store, 1)
+        assert {n for n in list_content(store) if not n.startswith("runs/@gc")} == expected
+        assert list_problems(store) == set()
+
+
+def test_copy_store__erasure_is_carried_over_to_a_bucket(tmp_path, there):
+    here = Store(tmp_path / "here")
+    fill(here)
+    copy_store(here, there)
+    there.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
+    doomed = [entry for entry in here.entries() if entry.reference.kind == "counts"][:1]
+    erase(here, doomed)
+    found = copy_store(here, there)
+    assert {kind: each.number for kind, each in found.removed.items()} == {"counts": 1}
+    assert not [
+        n for n in read_bucket(there.address) if n.startswith((doomed[0].reference.path, "work/"))
+    ]
+    assert not (there.root / doomed[0].reference.path).exists()
+    assert list_problems(there) == set()
