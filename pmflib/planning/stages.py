@@ -58,6 +58,8 @@ FIT_TABLES = 10
 """Tables of pairs that the client holds while it makes a first model."""
 JUDGED_SHARE = 0.5
 """Seconds of scoring a sample, as a share of those of a pass."""
+JOB_BYTES, LEVEL_BYTES = 2000, 40
+"""Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
 SAVED_BYTES = 2e8
 """Bytes of tables and states that the client saves in a second."""
 PASS_SECONDS = 0.015
@@ -96,14 +98,15 @@ class Planner:
         log, speeds, cluster, shape = self.log, self.speeds, self.cluster, self.shape
         # every file is hashed; large ones are looked through for places to cut; then they are read
         hashing = MapWork(
-            MapTasks(shape.files),
+            # the root of the store, and whether to hash again
+            MapTasks.of_items(shape.files, None, None),
             leaf_seconds=log.raw_bytes / shape.files / HASH_BYTES,
             leaf_read=log.raw_bytes / shape.files,
             leaf_requests=1,
         )
         looked = log.raw_bytes if shape.cut_files else 0
         looking = MapWork(
-            MapTasks(max(1, shape.looks)),
+            MapTasks.of_items(max(1, shape.looks), None),
             leaf_seconds=looked / max(1, shape.looks) / LOOK_BYTES,
             leaf_read=looked / max(1, shape.looks),
             leaf_requests=1,
@@ -112,12 +115,12 @@ class Planner:
         partition_files = self.count_sample_files()
         piece_files = SPILL_FILES if log.identified else partition_files / shape.pieces + 1
         encoding = MapWork(
-            MapTasks(shape.pieces),
+            MapTasks.of_items(shape.pieces, None),
             leaf_seconds=log.csv_bytes / shape.pieces / speeds.read_bytes,
             leaf_read=log.raw_bytes / shape.pieces,
             leaf_requests=1 + piece_files,
             leaf_written=(spill_bytes or sample_bytes) / shape.pieces,
-            sent_bytes=self._job_bytes,
+            copied_bytes=JOB_BYTES + LEVEL_BYTES * log.levels,
         )
         works = [hashing, *([looking] if shape.looks else []), encoding]
         entries = shape.files + shape.cut_files + shape.pieces
@@ -137,12 +140,13 @@ class Planner:
         n_parts = shape.partitions
         opened = shape.openings / n_parts
         sorting = MapWork(
-            MapTasks(n_parts),
+            # the settings, and the list of spills
+            MapTasks.of_items(n_parts, None, None),
             leaf_seconds=spill_bytes / n_parts / speeds.sort_bytes + opened * OPENING_SECONDS,
             leaf_read=spill_bytes / n_parts,
             leaf_requests=3 * opened + partition_files / n_parts,
             leaf_written=sample_bytes / n_parts,
-            sent_bytes=self._job_bytes,
+            copied_bytes=JOB_BYTES + LEVEL_BYTES * log.levels,
         )
         # the list of spills, and the entry of the dataset
         listed = REFERENCE_BYTES * (2 * shape.pieces + n_parts)
@@ -416,11 +420,6 @@ class Planner:
         """Memory of the client in a stage that works on blocks."""
         own = sum(plan.client_parts.values())
         return CLIENT_BYTES + own + self.n_blocks * BLOCK_RECORD
-
-    @property
-    def _job_bytes(self) -> float:
-        """Bytes of the settings that travel with each task of ingest: the schema is most of them."""
-        return 2000.0 + 40.0 * self.log.levels
 
     def count_row_seconds(self) -> float:
         """Seconds of counting a sample, by the rule that chooses the kernel."""

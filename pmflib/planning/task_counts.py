@@ -66,21 +66,26 @@ class MapTasks:
         balance
             That of the leaves, where the plan does not know their costs; 0 takes the plan's.
         """
-        most = min(SENT_BYTES, ALL_SENT_BYTES // plan.n_runs)
-        n_shared = sum(size is None or size > most for size in shared_sizes)
         return cls(
             plan.n_runs,
             plan.n_merges,
-            n_shared * count_shared(plan.n_runs),
+            _count_shared(plan.n_runs, shared_sizes),
             len(plan.merge_levels),
             plan.n_values_sent,
             balance or plan.balance,
         )
 
 
-def count_shared(n_tasks: int) -> int:
-    """Number of tasks that hold a shared value for so many others: one, or one and the copies made of it."""
-    return count_copies(n_tasks)
+    @classmethod
+    def of_items(cls, n_items: int, *shared_sizes: int | None) -> MapTasks:
+        """Count the tasks of `map_items`: one for each item, and those of shared values, as for `of_plan`."""
+        return cls(n_items, shared=_count_shared(n_items, shared_sizes))
+
+
+def _count_shared(n_tasks: int, sizes: Sequence[int | None]) -> int:
+    """Tasks that hold shared values for so many others: where a value is not sent along, one and the copies of it."""
+    most = min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
+    return sum(count_copies(n_tasks) for size in sizes if size is None or size > most)
 
 
 @dataclass(frozen=True)
