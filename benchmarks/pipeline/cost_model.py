@@ -4,11 +4,11 @@
     python -m benchmarks.pipeline.cost_model --rows 1e8      # half an hour, 9 GB in --folder
 
 A wide log of 30 variables with 5 levels, 90 % observed, is drawn from a planted model, and written as CSV in four
-files, with identifiers of nine digits or, with --plain, without. A pipeline of rank 20 and five passes of EM ingests it,
-counts, fits, refines and evaluates, on workers of one thread in this process. A plug-in of the scheduler counts tasks
-as they finish. The files of the store are counted, and their bytes. The model is given the sizes of the log, and speeds
-that are measured first, and its lines stand below those of the run. Times are of the clock; the model knows as many
-threads as there are cores, for more workers than that share them.
+files, with identifiers of nine digits or, with --plain, without. A pipeline of rank 20 and five passes of EM ingests
+it, counts, fits, refines and evaluates, on workers of one thread in this process. A plug-in of the scheduler counts
+tasks as they finish. The files of the store are counted, and their bytes. The model is given the sizes of the log, and
+speeds that are measured first, and its lines stand below those of the run. Times are of the clock; the model knows as
+many threads as there are cores, for more workers than that share them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STAGES = ("ingest", "count", "fit", "refine", "evaluate")
 NAME_DIGITS = 9
 
 
-class TaskCounter(SchedulerPlugin):
+class TaskCounter(SchedulerPlugin):  # type: ignore[misc]
     """Counts tasks as they finish, by the stage that is under way."""
 
     def __init__(self) -> None:
@@ -152,7 +152,10 @@ def start_counted(n_workers: int) -> Iterator[tuple[str, TaskCounter]]:
     import dask
     from distributed import LocalCluster
 
-    quiet = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    quiet: dict[str, list[str]] = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
     with (
         dask.config.set(quiet),
         LocalCluster(
@@ -178,7 +181,8 @@ def run_counted(config: PipelineConfig, n_workers: int) -> CountedRun:
     from tasks.ingest import ingest
     from tasks.refine import refine
 
-    run, made = CountedRun(), {}
+    run = CountedRun()
+    made: dict[str, Any] = {}
     with start_counted(n_workers) as (address, counter):
         calls = {
             "ingest": lambda: ingest.fn(config, address),
@@ -225,7 +229,7 @@ def main() -> None:
     options = parser.parse_args()
     from pmflib.planning.calibration import measure_speeds
 
-    speeds = measure_speeds()
+    speeds = measure_speeds(Speeds())
     print("rows       workers |" + "".join(f"{stage:>21}" for stage in STAGES))
     for n_rows in map(int, options.rows):
         with tempfile.TemporaryDirectory(dir=options.folder) as name:

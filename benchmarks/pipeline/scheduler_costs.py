@@ -10,8 +10,8 @@ travels with it, and a result of some bytes that a tree of merges fetches from t
 the scheduler are what a larger machine would need as well, for it works in one thread; those of the workers are divided
 by their number on a cluster. "Idle" is what the heartbeats of a worker cost the scheduler while nothing is done.
 
-The last lines fit the scheduler's seconds: so many for each call of ``client.map``, for each task, and for each byte that
-travels with a task. Whether a task costs more with more workers is seen from the lines above; beyond the workers
+The last lines fit the scheduler's seconds: so many for each call of ``client.map``, for each task, and for each byte
+that travels with a task. Whether a task costs more with more workers is seen from the lines above; beyond the workers
 measured it is an extrapolation.
 """
 
@@ -127,9 +127,7 @@ def run_map(
 ) -> tuple[int, int]:
     """Make one map and its tree of merges; the numbers of tasks and of calls."""
     sent = np.random.default_rng(0).bytes(argument)
-    level = client.map(
-        do_nothing, range(n_tasks), [sent] * n_tasks, [result] * n_tasks, pure=False
-    )
+    level = client.map(do_nothing, range(n_tasks), [sent] * n_tasks, [result] * n_tasks, pure=False)
     n_all, n_calls = len(level), 1
     while tree and len(level) > 1:
         level = client.map(
@@ -163,7 +161,8 @@ def main() -> None:
         asyncio.run(run_workers(options.serve, options.workers[0], options.folder))
         return
     print(
-        "workers  tasks  per worker  sent kB  result kB | us a task: scheduler  workers  client |  wall s | idle, ms a second"
+        "workers  tasks  per worker  sent kB  result kB | us a task: scheduler  workers  client |  wall s | "
+        "idle, ms a second"
     )
     found: list[tuple[float, ...]] = []
     idles: list[tuple[float, float]] = []
@@ -181,11 +180,20 @@ def main() -> None:
                 n_maps = 1 if per_worker > 1 else max(1, options.tasks // n_workers // 4)
                 rounds = [
                     measure_maps(
-                        client, workers, n_maps, per_worker * n_workers, argument, result, tree, idle
+                        client,
+                        workers,
+                        n_maps,
+                        per_worker * n_workers,
+                        argument,
+                        result,
+                        tree,
+                        idle,
                     )
                     for _ in range(options.rounds)
                 ]
-                tasks, calls, *costs = (statistics.median(column) for column in zip(*rounds, strict=True))
+                tasks, calls, *costs = (
+                    statistics.median(column) for column in zip(*rounds, strict=True)
+                )
                 sent = n_maps * per_worker * n_workers * argument
                 found.append((calls, tasks, sent, costs[0] * tasks))
                 print(
@@ -204,7 +212,8 @@ def main() -> None:
         )
     )
     if len(idles) > 1:
-        slope, least = np.polyfit(*zip(*idles, strict=True), 1)
+        n_of_each, seconds = np.array(idles, np.float64).T
+        slope, least = np.polyfit(n_of_each, seconds, 1)
         print(f"of a second in which nothing is done: {least:.2e} + {slope:.2e} x workers")
 
 
@@ -218,13 +227,12 @@ def measure_maps(
     tree: bool,
     idle: float,
 ) -> tuple[Any, ...]:
-    """Tasks and calls of some maps in turn, and per task the CPU seconds of scheduler, workers and client; wall seconds."""
+    """Tasks and calls of some maps, and per task the CPU seconds of scheduler, workers and client; wall seconds."""
     before = read_clocks(client, workers)
     made = [run_map(client, n_tasks, argument, result, tree=tree) for _ in range(n_maps)]
     n_all, n_calls = map(sum, zip(*made, strict=True))
     wall, scheduler, theirs, mine = (
-        late - early
-        for early, late in zip(before, read_clocks(client, workers), strict=True)
+        late - early for early, late in zip(before, read_clocks(client, workers), strict=True)
     )
     return n_all, n_calls, (scheduler - idle * wall) / n_all, theirs / n_all, mine / n_all, wall
 

@@ -131,8 +131,9 @@ def plan(
             out.print(note)
         for sentence in found.describe():
             out.print(sentence)
+        whole = show_seconds(found.wall_seconds)
         out.print(
-            f"in all: {show_seconds(found.wall_seconds)}, {found.worker_hours:,.2f} worker hours; within a factor of two"
+            f"in all: {whole}, {found.worker_hours:,.2f} worker hours, within a factor of two"
         )
     if not found.fits:
         raise typer.Exit(5)

@@ -32,7 +32,7 @@ N_READ = 1 << 16
 """Rows that are written as CSV, and read."""
 
 
-def measure_speeds(speeds: Speeds = Speeds()) -> Speeds:
+def measure_speeds(speeds: Speeds) -> Speeds:
     """Measure the speeds of a core of this machine: reading, sorting, blocks, counting, passes, predictions.
 
     Parameters
@@ -131,10 +131,21 @@ def _measure_ingest(folder: Path, schema: Schema, codes: np.ndarray) -> tuple[fl
     spilled = spill()
     reading, sorting = _time(spill), _time(sort)
     log = LogSize(
-        len(codes), len(codes), schema.n_variables, schema.n_levels, 1.0, 1, 0, 0, identified=True, identifier_bytes=9
+        len(codes),
+        len(codes),
+        schema.n_variables,
+        schema.n_levels,
+        1.0,
+        1,
+        0,
+        0,
+        identified=True,
+        identifier_bytes=9,
     )
     size = file.stat().st_size
-    return size / max(reading - size / HASH_BYTES, 1e-9), len(codes) * spill_row_bytes(log) / sorting
+    return size / max(reading - size / HASH_BYTES, 1e-9), len(codes) * spill_row_bytes(
+        log
+    ) / sorting
 
 
 def _time(call: Callable[[], object], rounds: int = 3) -> float:

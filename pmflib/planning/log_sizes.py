@@ -78,7 +78,9 @@ def measure_log(
         samples = round(rows / per_sample)
         notes = [f"rows: by the first {n_rows:,} rows of {first.name}"]
         if source.layout == "long":
-            notes.append(f"samples: {per_sample:.3g} rows each, as there; --samples gives another number")
+            notes.append(
+                f"samples: {per_sample:.3g} rows each, as there; --samples gives another number"
+            )
     log = LogSize(
         rows=max(rows, 1),
         samples=max(1, samples or rows),
@@ -189,5 +191,7 @@ def _look_at_rows(
     for variable in schema.variables:
         missing = {*variable.missing, ""}
         if (place := places.get(variable.name, -1)) >= 0:
-            n_given += sum(len(line) > place and line[place].strip() not in missing for line in lines)
+            n_given += sum(
+                len(line) > place and line[place].strip() not in missing for line in lines
+            )
     return len(content), n_rows, n_given / (n_rows * schema.n_variables), 1.0

@@ -105,9 +105,8 @@ class RunPlan:
     def _describe_blocks(self) -> str:
         planner, fit = self.planner, self.fit
         if all(planner.keeps):
-            return (
-                f"memory of workers: blocks stay there, {format_bytes(planner.kept_bytes)} each; the store is read once"
-            )
+            kept = format_bytes(planner.kept_bytes)
+            return f"memory of workers: blocks stay there, {kept} each; the store is read once"
         refine = next(stage for stage in self.stages if stage.stage == "refine")
         passes = max(1, fit.passes * (fit.runs if fit.validation else 1))
         more = planner.keeping_memory
@@ -151,7 +150,10 @@ class RunPlan:
                     f"given, one run is left, and all takes {show_seconds(one.wall_seconds)}"
                 )
         shape, read = self.planner.shape, self.stages[0]
-        if shape.files < cluster.n_threads and read.wall_seconds > (1 - WORTH_WHILE) * self.wall_seconds:
+        if (
+            shape.files < cluster.n_threads
+            and read.wall_seconds > (1 - WORTH_WHILE) * self.wall_seconds
+        ):
             whole = "read" if self.log.cut == "not" else "hashed"
             out.append(
                 f"files: each of {shape.files:,} is {whole} by one task, so that {shape.files:,} of "
@@ -183,7 +185,9 @@ class RunPlan:
             {**asdict(stage), "messages": stage.messages, "limit": stage.limit}
             for stage in self.stages
         ]
-        speeds = {name: value for name, value in asdict(self.speeds).items() if value != float("inf")}
+        speeds = {
+            name: value for name, value in asdict(self.speeds).items() if value != float("inf")
+        }
         return {
             "log": asdict(self.log),
             "fit": asdict(self.fit),

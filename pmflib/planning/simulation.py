@@ -1,7 +1,7 @@
 """A simulation of maps on a cluster, task by task: what the closed formulas are checked against.
 
-The scheduler is a serial server: it hands out tasks and notes what is done, one message at a time. Workers have speeds of
-their own, which stay, and now and then one is held up. The same seed gives the same times.
+The scheduler is a serial server: it hands out tasks and notes what is done, one message at a time. Workers have speeds
+of their own, which stay, and now and then one is held up. The same seed gives the same times.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pmflib.blocks import SPARSE_BELOW
 
+
 @dataclass(frozen=True)
 class LogSize:
     """Size of a log.

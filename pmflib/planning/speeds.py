@@ -10,9 +10,9 @@ class Speeds:
     """Speeds that a plan takes.
 
     Those of a core are what `pmf plan --calibrate` prints, those of the scheduler what
-    `python -m benchmarks.pipeline.scheduler_costs` prints, both on two cores of a virtual machine with AVX-512. Network,
-    storage and the spread of workers are assumptions: of a network of 10 Gbit/s, a disk or an object store, and machines
-    of one kind.
+    `python -m benchmarks.pipeline.scheduler_costs` prints, both on two cores of a virtual machine with AVX-512.
+    Network, storage and the spread of workers are assumptions: of a network of 10 Gbit/s, a disk or an object store,
+    and machines of one kind.
 
     Parameters
     ----------

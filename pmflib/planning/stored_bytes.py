@@ -18,6 +18,7 @@ blocks, quarantined rows, their hashes or the counts of levels of a raw file, an
 SPILL_FILES = 7
 """Files of a spill: rows, keys, index of pages, fields, quarantined rows, level counts, list of digests."""
 
+
 def code_bits(log: LogSize) -> float:
     """Bits of a cell, compressed: of the levels, if all were as frequent, and of whether it is observed."""
     p, size = log.observed, max(log.levels / log.variables, 1.0)

@@ -1,8 +1,8 @@
 """How many blocks, groups, partitions and tasks there will be: from the functions that decide it in a run.
 
 Nothing is decided here: blocks are cut as `SampleWriter` cuts them and grouped by `group_blocks`; files are cut by
-`choose_ranges`, dealt to buckets by `choose_buckets`, and these assembled in groups by `group_buckets`; tasks are planned
-by `plan_tasks`, `plan_pass` and `plan_fold_runs`.
+`choose_ranges`, dealt to buckets by `choose_buckets`, and these assembled in groups by `group_buckets`; tasks are
+planned by `plan_tasks`, `plan_pass` and `plan_fold_runs`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class MapTasks:
             plan.n_values_sent,
             balance or plan.balance,
         )
-
 
     @classmethod
     def of_items(cls, n_items: int, *shared_sizes: int | None) -> MapTasks:
@@ -221,9 +220,7 @@ def list_planned_blocks(
             for start in range(0, n_mine, block_rows):
                 size = min(block_rows, n_mine - start)
                 n_bytes, n_observed = round(size * log.row_bytes), round(size * observed)
-                blocks.append(
-                    BlockReference(path, first, first + size, fold, n_observed, n_bytes)
-                )
+                blocks.append(BlockReference(path, first, first + size, fold, n_observed, n_bytes))
                 first += size
     return tuple(blocks)
 

@@ -9,9 +9,9 @@ from pmflib.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.planning.speeds import Speeds
 
 
-def plan(rows=10**10, workers=1000, memory=16.0, fit=FitSize(20), levels=150, **log):
+def plan(rows=10**10, workers=1000, memory=16.0, fit=None, levels=150, **log):
     size = LogSize(rows, rows, 30, levels, 0.9, max(1, rows // 10**7), 60 * rows, 60 * rows, **log)
-    return RunPlan(size, fit, ClusterSize(workers, 1, int(memory * 2**30)), Speeds())
+    return RunPlan(size, fit or FitSize(20), ClusterSize(workers, 1, int(memory * 2**30)), Speeds())
 
 
 def test_run_plan__stages_in_order_and_shares_within_one():
@@ -85,7 +85,9 @@ def test_run_plan__few_packed_files_keep_few_threads_busy():
     assert any("100 is read by one task" in each for each in found.describe())
 
 
-@pytest.mark.parametrize("fit", [FitSize(1), FitSize(20, validation=0), FitSize(20, test=0), FitSize(5, 1)])
+@pytest.mark.parametrize(
+    "fit", [FitSize(1), FitSize(20, validation=0), FitSize(20, test=0), FitSize(5, 1)]
+)
 @pytest.mark.parametrize("rows", [1, 1000])
 def test_run_plan__the_smallest_logs_have_one_too(rows, fit):
     found = plan(rows=rows, workers=3, fit=fit)
