@@ -7,8 +7,10 @@ A wide log of 30 variables with 5 levels, 90 % observed, is drawn from a planted
 files, with identifiers of nine digits or, with --plain, without. A pipeline of rank 20 and five passes of EM ingests
 it, counts, fits, refines and evaluates, on workers of one thread in this process. A plug-in of the scheduler counts
 tasks as they finish. The files of the store are counted, and their bytes. The model is given the sizes of the log, and
-speeds that are measured first, and its lines stand below those of the run. Times are of the clock; the model knows as
-many threads as there are cores, for more workers than that share them.
+speeds that are measured first, and its lines stand below those of the run. Seconds are CPU seconds of everything:
+client, scheduler and workers, which are all in this process; of the model, the sum of what it gives to the three. Those
+of the clock, "wall", depend on what else the machine does; the model knows as many threads as there are cores, for more
+workers than that share them.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ class CountedRun:
 
     Parameters
     ----------
-    tasks, seconds
-        By stage.
+    tasks, seconds, cpu_seconds
+        By stage; of the clock, and of the processor.
     files, disk_bytes
         Files of the store and their bytes, by kind of artefact.
     entries
@@ -77,6 +79,7 @@ class CountedRun:
 
     tasks: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
     disk_bytes: dict[str, int] = field(default_factory=dict)
     entries: int = 0
@@ -196,9 +199,10 @@ def run_counted(config: PipelineConfig, n_workers: int) -> CountedRun:
             ),
         }
         for stage in STAGES:
-            counter.stage, start = stage, time.perf_counter()
+            counter.stage, start, cpu = stage, time.perf_counter(), time.process_time()
             made[stage] = calls[stage]()
             run.seconds[stage] = time.perf_counter() - start
+            run.cpu_seconds[stage] = time.process_time() - cpu
             run.tasks[stage] = counter.count(stage)
     store = Store(config.resolve(config.store.path))
     for kind in ("samples", "spill", "spill-list", "cuts", "manifest"):
@@ -230,7 +234,7 @@ def main() -> None:
     from pmflib.planning.calibration import measure_speeds
 
     speeds = measure_speeds(Speeds())
-    print("rows       workers |" + "".join(f"{stage:>21}" for stage in STAGES))
+    print("tasks, CPU s, wall s of" + "".join(f"{stage:>27}" for stage in STAGES))
     for n_rows in map(int, options.rows):
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
             folder = Path(name) / "log"
@@ -248,10 +252,18 @@ def print_run(run: CountedRun, log: LogSize, n_workers: int, speeds: Speeds) -> 
     timed = RunPlan(log, FIT, ClusterSize(n_cores), speeds)
     counted = RunPlan(log, FIT, ClusterSize(n_workers), speeds)
     walls = {stage.stage: stage.wall_seconds for stage in timed.stages}
-    walls["ingest"] = walls.pop("read") + walls.pop("sort")
+    cpus = {
+        stage.stage: stage.worker_seconds + stage.scheduler_seconds + stage.client_seconds
+        for stage in timed.stages
+    }
+    for each in (walls, cpus):
+        each["ingest"] = each.pop("read") + each.pop("sort")
     planned = plan_tasks_by_stage(counted)
-    for what, tasks, seconds in (("run", run.tasks, run.seconds), ("model", planned, walls)):
-        cells = "".join(f"{tasks[stage]:8} {seconds[stage]:10.2f} s" for stage in STAGES)
+    for what, tasks, cpu, seconds in (
+        ("run", run.tasks, run.cpu_seconds, run.seconds),
+        ("model", planned, cpus, walls),
+    ):
+        cells = "".join(f"{tasks[s]:9} {cpu[s]:8.2f} {seconds[s]:8.2f}" for s in STAGES)
         print(f"{log.rows:<10,} {n_workers:3} {what:>5} |{cells}", flush=True)
     planner = counted.planner
     part = planner.gather(0, planner.fit.folds)
