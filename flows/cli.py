@@ -28,6 +28,7 @@ from flows.commands.history import diff, gc, history
 from flows.commands.infer import infer
 from flows.commands.live_model import score
 from flows.commands.models import models, promote, rollback
+from flows.commands.plan import plan
 from flows.commands.query import query
 from flows.commands.rejects import quarantine
 from flows.commands.report import report
@@ -62,6 +63,7 @@ for verb in (
     infer,
     check,
     doctor,
+    plan,
     status,
     score,
     query,

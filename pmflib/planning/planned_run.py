@@ -1,0 +1,252 @@
+"""What the stages of a planned run share: partitions, groups, memory of a worker and of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pmflib.counting.counting_tasks import choose_runs
+from pmflib.counting.kernel_choice import TILE_ROWS, CountingWork, estimate_costs
+from pmflib.counting.memory import plan_counting
+from pmflib.em.memory import plan_em
+from pmflib.em.pass_tasks import PassPlan, plan_pass
+from pmflib.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib.planning.speeds import Speeds
+from pmflib.planning.stage_costs import MapWork, StageCost, add_parts, time_maps
+from pmflib.planning.stored_bytes import (
+    block_disk_bytes,
+    count_partition_files,
+    sample_disk_bytes,
+    spill_row_bytes,
+)
+from pmflib.planning.task_counts import (
+    FoldPart,
+    IngestShape,
+    MapTasks,
+    count_ingest,
+    list_planned_blocks,
+    plan_folds,
+)
+from pmflib.running.memory_limits import USED_SHARE
+from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.worker_memory import OWN_BYTES, ClusterMemory, WorkerMemory, find_least_limit
+from pmflib.store.sample_blocks import choose_block_rows
+
+BLOCK_RECORD = 700
+"""Bytes of a block's reference in the memory of the client, and of what it keeps of its task."""
+CLIENT_BYTES = 250 << 20
+"""Bytes of a client that has imported what it needs."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run as its stages see it before it runs.
+
+    Parameters
+    ----------
+    log, fit, cluster, speeds
+        Sizes and speeds.
+    """
+
+    log: LogSize
+    fit: FitSize
+    cluster: ClusterSize
+    speeds: Speeds
+
+    @cached_property
+    def shape(self) -> IngestShape:
+        """Tasks and artefacts of the ingest."""
+        return count_ingest(self.log, self.fit.folds, self.fit.buckets)
+
+    @property
+    def sample_bytes(self) -> float:
+        """Bytes of all partitions on disk."""
+        return self.log.samples * sample_disk_bytes(self.log)
+
+    @property
+    def spill_bytes(self) -> float:
+        """Bytes of all spills; 0 where samples have no identifiers."""
+        return self.log.rows * spill_row_bytes(self.log) if self.log.identified else 0.0
+
+    @cached_property
+    def pass_plan(self) -> PassPlan:
+        """Tasks of a pass over the training samples."""
+        log, fit = self.log, self.fit
+        costs = self.gather(0, fit.train).costs
+        return plan_pass(costs, self.cluster.n_threads, log.levels, fit.rank * fit.members)
+
+    @property
+    def model_bytes(self) -> int:
+        """Bytes of a model, and of its sufficient statistics."""
+        return 8 * (self.log.levels + 1) * self.fit.rank * self.fit.members
+
+    @cached_property
+    def counting_memory(self) -> MemoryPlan:
+        """Memory of counting in a worker, and in the client."""
+        n_runs = choose_runs(self.fit.folds, self.cluster.n_threads)
+        return plan_counting(self.log.levels, self.cluster.threads, n_runs)
+
+    @cached_property
+    def em_memory(self) -> MemoryPlan:
+        """Memory of a pass in a worker, and in the client, without samples."""
+        fit, n_held = self.fit, self.pass_plan.tasks.n_held
+        sizes = self.log.levels, fit.rank, self.cluster.threads, fit.members
+        return plan_em(*sizes, n_held=n_held)
+
+    @cached_property
+    def keeps(self) -> tuple[bool, bool]:
+        """Whether the blocks of training, and of validation, stay in the workers' memory from pass to pass."""
+        training, held_out = (self.gather(*part).n_bytes for part in self.parts)
+        return training <= self.spare_bytes, held_out <= self.spare_bytes // 8
+
+    @cached_property
+    def spare_bytes(self) -> int:
+        """Bytes of all workers that blocks of training may be kept in: half of what the passes leave."""
+        cluster = self.cluster
+        data = max(0, int(USED_SHARE * cluster.memory) - OWN_BYTES)
+        worker = WorkerMemory("worker", cluster.threads, data, cluster.memory)
+        # all are alike
+        memory = ClusterMemory((worker,), cluster.client_memory, is_shared=False)
+        return memory.find_spare(lambda _: self.em_memory) * cluster.workers // 2
+
+    @cached_property
+    def kept_bytes(self) -> int:
+        """Bytes of the blocks that a worker keeps from pass to pass."""
+        kept = [
+            self.gather(*part).n_bytes
+            for part, is_kept in zip(self.parts, self.keeps, strict=True)
+            if is_kept
+        ]
+        return -(-sum(kept) // self.cluster.workers)
+
+    @property
+    def least_memory(self) -> int:
+        """Least memory of a worker in which counting and passes fit, bytes; blocks are then read in each pass."""
+        return max(map(find_least_limit, (self.counting_memory, self.em_memory)))
+
+    @cached_property
+    def keeping_memory(self) -> int:
+        """Least memory of a worker with which all blocks stay in the workers' memory, bytes."""
+        training, held_out = (self.gather(*part).n_bytes for part in self.parts)
+        share = max(2 * training, 16 * held_out) / self.cluster.workers
+        return int((self.em_memory.needed + OWN_BYTES + share) / USED_SHARE) + (1 << 20)
+
+    @property
+    def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """First fold, and the one after the last, of training and of validation."""
+        fit = self.fit
+        return (0, fit.train), (fit.train, fit.train + fit.validation)
+
+    def gather(self, first: int, stop: int, coarseness: int = 1) -> FoldPart:
+        """Samples of the folds from one up to another."""
+        fit = self.fit
+        return plan_folds(self.log, fit.folds, fit.buckets, first, stop, coarseness)
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of the dataset."""
+        return self.gather(0, self.fit.folds).n_blocks
+
+    def client_bytes(self, plan: MemoryPlan) -> int:
+        """Memory of the client in a stage that works on blocks."""
+        own = sum(plan.client_parts.values())
+        return CLIENT_BYTES + own + self.n_blocks * BLOCK_RECORD
+
+    def count_row_seconds(self) -> float:
+        """Seconds of counting a sample, by the rule that chooses the kernel."""
+        log = self.log
+        held = log.variables * log.observed
+        work = CountingWork(
+            n_rows=choose_block_rows(log.variables),
+            n_levels=log.levels,
+            n_variables=log.variables,
+            n_held=held,
+            n_pairs=(held * held + held * (1 - log.observed) + held) / 2,
+            n_planes=log.levels - (log.variables if log.observed >= 1 else 0),
+            sparse=log.is_sparse,
+        )
+        costs = estimate_costs(work, sweeps=min(1.0, 2 * work.n_rows / TILE_ROWS))
+        return self.speeds.count_share * min(costs.values()) * 1e-9 / work.n_rows
+
+    def map_blocks(self, tasks: MapTasks, n_rows: float, seconds: float) -> MapWork:
+        """Map over groups of blocks that are read from the store, of so many rows and seconds of work each."""
+        log = self.log
+        n_blocks = max(1.0, n_rows / max(log.samples, 1) * self.n_blocks)
+        return MapWork(
+            tasks,
+            leaf_seconds=seconds + n_rows * log.row_bytes / self.speeds.block_bytes,
+            leaf_read=n_rows * block_disk_bytes(log),
+            # a partition's descriptions, and the chunks
+            leaf_requests=2 + (2 if log.is_sparse else 1) * n_blocks,
+            # references of blocks
+            sent_bytes=200 + 120 * n_blocks,
+        )
+
+    def count_sample_files(self) -> int:
+        """Files of all partitions: those of one are counted for all."""
+        blocks = list_planned_blocks(self.log, self.fit.folds, self.fit.buckets)
+        first = [block for block in blocks if block.path == blocks[0].path]
+        return self.shape.partitions * count_partition_files(self.log, first)
+
+    def make_stage(
+        self,
+        name: str,
+        works: Sequence[MapWork],
+        *,
+        client_seconds: float,
+        read_bytes: float,
+        written_bytes: float,
+        files: int,
+        worker_memory: int,
+        client_memory: int,
+        tasks: int | None = None,
+    ) -> StageCost:
+        """Add up maps and the work of the client between them; tasks are those of the maps, or given."""
+        cluster, speeds = self.cluster, self.speeds
+        done = [time_maps(work, cluster, speeds) for work in works]
+        wall = sum(times.wall for times in done) + client_seconds
+        useful = sum(add_seconds(work, speeds) for work in works)
+        if tasks is None:
+            tasks = sum(work.repeats * work.tasks.total for work in works)
+        return StageCost(
+            name,
+            tasks=tasks,
+            read_bytes=read_bytes,
+            written_bytes=written_bytes,
+            network_bytes=sum(times.network_bytes for times in done),
+            files=files,
+            requests=sum(w.repeats * w.tasks.leaves * w.leaf_requests for w in works),
+            worker_seconds=sum(times.worker for times in done),
+            waiting_seconds=sum(times.waiting for times in done),
+            scheduler_seconds=sum(times.scheduler for times in done),
+            client_seconds=client_seconds + sum(times.client for times in done),
+            wall_seconds=wall,
+            worker_memory=worker_memory,
+            client_memory=client_memory,
+            efficiency=min(1.0, useful / max(wall * cluster.n_threads, 1e-300)),
+            parts=add_parts(*(times.parts for times in done), {"client": client_seconds}),
+        )
+
+
+def mean_tasks(maps: Sequence[MapTasks]) -> MapTasks:
+    """Tasks of an average map."""
+    if not maps:
+        return MapTasks(1)
+
+    def mean(name: str) -> int:
+        total: int = sum(getattr(tasks, name) for tasks in maps)
+        return round(total / len(maps))
+
+    balance = sum(tasks.balance for tasks in maps) / len(maps)
+    depth = max(tasks.depth for tasks in maps)
+    return MapTasks(
+        max(1, mean("leaves")), mean("merges"), mean("shared"), depth, mean("moved"), balance
+    )
+
+
+def add_seconds(work: MapWork, speeds: Speeds) -> float:
+    """Seconds that one thread would take alone for all leaves of maps: the work itself, and its storage."""
+    moved = work.leaf_read + work.leaf_written
+    stored = moved / speeds.storage_bytes + work.leaf_requests * speeds.request_seconds
+    return work.repeats * work.tasks.leaves * (work.leaf_seconds + stored)

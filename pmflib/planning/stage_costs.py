@@ -1,0 +1,231 @@
+"""Cost of a stage, and the closed formulas that make it of tasks and seconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from pmflib.planning.sizes import ClusterSize
+from pmflib.planning.speeds import Speeds
+from pmflib.planning.task_counts import MapTasks
+
+MESSAGES = 2
+"""Messages between the scheduler and a worker for each task: do it, and it is done."""
+LATENCY = 0.003
+"""Seconds between the end of a task and the beginning of one that waits for it, besides the scheduler's work."""
+ADD_BYTES = 2e9
+"""Bytes of tables that a core adds up in a second."""
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What a stage costs.
+
+    Parameters
+    ----------
+    stage
+        Its name.
+    tasks
+        Tasks of Dask.
+    read_bytes, written_bytes
+        Bytes that workers and client read from storage, sources included, and write to it.
+    network_bytes
+        Bytes between workers, scheduler and client.
+    files
+        Files, or objects, that are written.
+    requests
+        Operations on files, or objects: openings, reads and writes.
+    worker_seconds
+        CPU seconds of all workers.
+    waiting_seconds
+        Seconds in which workers wait for the storage or the network, in all.
+    scheduler_seconds, client_seconds
+        CPU seconds of these two.
+    wall_seconds
+        Time that it takes.
+    worker_memory, client_memory
+        Bytes that a worker, and the client, hold at most.
+    efficiency
+        Share of the time of all threads that is spent on the work itself, in [0, 1]; 0 where the client works alone.
+    parts
+        Seconds of wall time by what takes them; they may overlap, and their largest is the limit.
+    """
+
+    stage: str
+    tasks: int = 0
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+    network_bytes: float = 0.0
+    files: int = 0
+    requests: float = 0.0
+    worker_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    scheduler_seconds: float = 0.0
+    client_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    worker_memory: int = 0
+    client_memory: int = 0
+    efficiency: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        """Messages between scheduler and workers."""
+        return MESSAGES * self.tasks
+
+    @property
+    def limit(self) -> str:
+        """What takes most of the wall time."""
+        return max(self.parts, key=self.parts.__getitem__) if self.parts else "client"
+
+
+@dataclass(frozen=True)
+class MapWork:
+    """Maps of one kind, one after the other, as far as their cost depends on them.
+
+    Parameters
+    ----------
+    tasks
+        Tasks of one map.
+    leaf_seconds
+        CPU seconds of a task that works on items, on average.
+    leaf_read
+        Bytes that it reads from storage.
+    leaf_requests
+        Operations on files that it waits for.
+    leaf_written
+        Bytes that it writes to storage.
+    sent_bytes
+        Bytes that travel with each task through the scheduler.
+    result_bytes
+        Size of a result, which merging tasks fetch from the workers that have it.
+    copied_bytes
+        Size of a shared value that every worker fetches from another one.
+    repeats
+        Number of such maps.
+    side_by_side
+        Maps that are under way at a time.
+    """
+
+    tasks: MapTasks
+    leaf_seconds: float
+    leaf_read: float = 0.0
+    leaf_requests: float = 0.0
+    leaf_written: float = 0.0
+    sent_bytes: float = 0.0
+    result_bytes: float = 0.0
+    copied_bytes: float = 0.0
+    repeats: int = 1
+    side_by_side: int = 1
+
+
+@dataclass(frozen=True)
+class MapTimes:
+    """What maps take, in all of their repeats.
+
+    Parameters
+    ----------
+    wall, scheduler, worker, waiting, client
+        Seconds: wall time, CPU of the scheduler, CPU of the workers, workers' waiting, CPU of the client.
+    network_bytes
+        Bytes between workers and scheduler.
+    parts
+        Seconds of wall time by what takes them.
+    """
+
+    wall: float
+    scheduler: float
+    worker: float
+    waiting: float
+    client: float
+    network_bytes: float
+    parts: dict[str, float]
+
+
+def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
+    """Time maps by closed formulas.
+
+    Parameters
+    ----------
+    work, cluster, speeds
+        Sizes and speeds.
+
+    Notes
+    -----
+    With n leaves of t seconds each on T threads, and s scheduler seconds a task, a map takes the longer of two: the
+    scheduler's n s for all tasks, and the workers' part, which is s / 2 for each thread until the last one has its
+    first task, then ceil(n / T) t times the balance of the leaves, stretched by the slowest of T workers where there
+    are few rounds: spread sqrt(2 ln T) / ceil(n / T). Merges follow, a level at a time. Maps that are under way side by
+    side share the threads. `pmflib.planning.simulation` plays the same tasks one by one.
+    """
+    tasks, n_threads = work.tasks, cluster.n_threads
+    side = max(1, min(work.side_by_side, work.repeats))
+    per_task = speeds.task_seconds + work.sent_bytes * speeds.sent_byte_seconds
+    busy = 1.0 / (1.0 - speeds.idle_share)
+    of_map = speeds.map_seconds * (1 + tasks.depth)
+    scheduler = busy * (of_map + tasks.total * per_task)
+
+    at_work = min(n_threads, side * tasks.leaves)
+    leaf = time_leaf(work, cluster, speeds)
+    computing = work.leaf_seconds + speeds.worker_task_seconds
+    waiting = leaf - computing
+
+    rounds = math.ceil(side * tasks.leaves / n_threads)
+    stretch = 1.0 + speeds.spread * math.sqrt(2 * math.log(max(at_work, 2))) / rounds
+    working = rounds * leaf * tasks.balance * stretch
+    ramp = busy * per_task * at_work / 2
+    in_merge = tasks.moved / max(tasks.merges, 1) * work.result_bytes
+    merging = tasks.depth * (
+        LATENCY
+        + busy * speeds.map_seconds
+        + speeds.worker_task_seconds
+        + in_merge / speeds.network_bytes
+        + in_merge / ADD_BYTES
+    )
+    wall = max(side * scheduler, ramp + working) + of_map + merging
+    groups = math.ceil(work.repeats / side)
+
+    worker_tasks = tasks.total * speeds.worker_task_seconds + tasks.leaves * work.leaf_seconds
+    worker_tasks += tasks.moved * work.result_bytes / ADD_BYTES
+    network = tasks.moved * work.result_bytes + tasks.total * work.sent_bytes + work.result_bytes
+    network += work.copied_bytes * cluster.workers
+    return MapTimes(
+        wall=groups * wall,
+        scheduler=work.repeats * scheduler,
+        worker=work.repeats * worker_tasks,
+        waiting=work.repeats * tasks.leaves * waiting,
+        client=work.repeats * tasks.total * speeds.client_task_seconds,
+        network_bytes=work.repeats * network,
+        parts={
+            "work": work.repeats * tasks.leaves * computing / n_threads,
+            "storage": work.repeats * tasks.leaves * waiting / n_threads,
+            "idle": max(0.0, groups * working - work.repeats * tasks.leaves * leaf / n_threads),
+            "scheduler": groups * max(side * scheduler, ramp),
+            "merges": groups * merging,
+        },
+    )
+
+
+def time_leaf(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> float:
+    """Seconds of a task that works on items, on a thread of mean speed: computing, and waiting for storage and network.
+
+    Storage that does not grow with the workers is shared by those that are at work.
+    """
+    side = max(1, min(work.side_by_side, work.repeats))
+    at_work = max(1, min(cluster.n_threads, side * work.tasks.leaves))
+    rate = min(speeds.storage_bytes / cluster.threads, speeds.storage_total / at_work)
+    waiting = (work.leaf_read + work.leaf_written) / rate
+    waiting += work.leaf_requests * speeds.request_seconds
+    # a worker fetches a shared value once, for all of its threads
+    copies = min(cluster.workers, work.tasks.leaves) / work.tasks.leaves
+    waiting += copies * work.copied_bytes / speeds.network_bytes
+    return work.leaf_seconds + speeds.worker_task_seconds + waiting
+
+
+def add_parts(*many: dict[str, float]) -> dict[str, float]:
+    """Sums of seconds, by what takes them."""
+    total: dict[str, float] = {}
+    for parts in many:
+        for name, seconds in parts.items():
+            total[name] = total.get(name, 0.0) + seconds
+    return total

@@ -1,0 +1,296 @@
+"""Costs of the stages of a run: read, sort, count, fit, refine, evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pmflib.counting.counting_tasks import count_folds_ahead, plan_fold_runs
+from pmflib.planning.planned_run import (
+    BLOCK_RECORD,
+    CLIENT_BYTES,
+    PlannedRun,
+    mean_tasks,
+)
+from pmflib.planning.stage_costs import MapWork, StageCost
+from pmflib.planning.stored_bytes import SPILL_FILES, block_disk_bytes
+from pmflib.planning.task_counts import MapTasks
+from pmflib.running.grouping import COUNTING_COARSENESS
+from pmflib.running.task_plans import plan_tasks
+from pmflib.running.worker_memory import OWN_BYTES
+
+ENTRY_BYTES = 3000
+"""Bytes of a manifest entry, without the references of its inputs."""
+HASH_BYTES = 1.2e9
+"""Bytes of a file that a core hashes in a second."""
+LOOK_BYTES = 500e6
+"""Bytes of a file that a core looks through for places to cut in a second."""
+READING_BYTES = 192 << 20
+"""Bytes that a thread holds while it reads a file, or a piece of one."""
+SORTED_TIMES = 6
+"""Size of what a thread holds while it sorts the rows of a partition, as a multiple of their spills."""
+OPENING_SECONDS = 5e-4
+"""Seconds of opening a spill and finding the pages of some buckets."""
+REFERENCE_BYTES = 260
+"""Bytes of a reference to an artefact in a list or an entry."""
+FIT_TABLES = 10
+"""Tables of pairs that the client holds while it makes a first model."""
+JUDGED_SHARE = 0.5
+"""Seconds of scoring a sample, as a share of those of a pass."""
+JOB_BYTES, LEVEL_BYTES = 2000, 40
+"""Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
+SAVED_BYTES = 2e8
+"""Bytes of tables and states that the client saves in a second."""
+PASS_SECONDS = 0.015
+"""Seconds of the client in a pass: the update, its checkpoint, progress."""
+FIT_SECONDS = 2.0
+"""Seconds of a first model, however small."""
+
+
+@dataclass(frozen=True)
+class Planner(PlannedRun):
+    """Plans the stages of one run.
+
+    Parameters
+    ----------
+    log, fit, cluster, speeds
+        Sizes and speeds.
+    """
+
+    def plan(self) -> list[StageCost]:
+        """Costs of all stages, in order."""
+        return [
+            *self.plan_ingest(),
+            self.plan_counts(),
+            self.plan_start(),
+            self.plan_refine(),
+            self.plan_evaluate(),
+        ]
+
+    def plan_ingest(self) -> tuple[StageCost, StageCost]:
+        """Read raw files, and sort their rows into samples."""
+        log, speeds, cluster, shape = self.log, self.speeds, self.cluster, self.shape
+        # every file is hashed; large ones are looked through for places to cut; then they are read
+        hashing = MapWork(
+            # the root of the store, and whether to hash again
+            MapTasks.of_items(shape.files, None, None),
+            leaf_seconds=log.raw_bytes / shape.files / HASH_BYTES,
+            leaf_read=log.raw_bytes / shape.files,
+            leaf_requests=1,
+        )
+        looked = log.raw_bytes if shape.cut_files else 0
+        looking = MapWork(
+            MapTasks.of_items(max(1, shape.looks), None),
+            leaf_seconds=looked / max(1, shape.looks) / LOOK_BYTES,
+            leaf_read=looked / max(1, shape.looks),
+            leaf_requests=1,
+        )
+        sample_bytes, spill_bytes = self.sample_bytes, self.spill_bytes
+        partition_files = self.count_sample_files()
+        piece_files = SPILL_FILES if log.identified else partition_files / shape.pieces + 1
+        encoding = MapWork(
+            MapTasks.of_items(shape.pieces, None),
+            leaf_seconds=log.csv_bytes / shape.pieces / speeds.read_bytes,
+            leaf_read=log.raw_bytes / shape.pieces,
+            leaf_requests=1 + piece_files,
+            leaf_written=(spill_bytes or sample_bytes) / shape.pieces,
+            copied_bytes=JOB_BYTES + LEVEL_BYTES * log.levels,
+        )
+        works = [hashing, *([looking] if shape.looks else []), encoding]
+        entries = shape.files + shape.cut_files + shape.pieces
+        n_files = round(entries + 2 * shape.cut_files + piece_files * shape.pieces)
+        read = self.make_stage(
+            "read",
+            works,
+            read_bytes=2.0 * log.raw_bytes + looked,
+            written_bytes=spill_bytes or sample_bytes,
+            files=n_files,
+            client_seconds=entries * speeds.artefact_seconds,
+            worker_memory=OWN_BYTES + READING_BYTES * cluster.threads,
+            client_memory=CLIENT_BYTES + entries * ENTRY_BYTES,
+        )
+        if not log.identified:
+            return read, StageCost("sort")
+        n_parts = shape.partitions
+        opened = shape.openings / n_parts
+        sorting = MapWork(
+            # the settings, and the list of spills
+            MapTasks.of_items(n_parts, None, None),
+            leaf_seconds=spill_bytes / n_parts / speeds.sort_bytes + opened * OPENING_SECONDS,
+            leaf_read=spill_bytes / n_parts,
+            leaf_requests=3 * opened + partition_files / n_parts,
+            leaf_written=sample_bytes / n_parts,
+            copied_bytes=JOB_BYTES + LEVEL_BYTES * log.levels,
+        )
+        # the list of spills, and the entry of the dataset
+        listed = REFERENCE_BYTES * (2 * shape.pieces + n_parts)
+        written = sample_bytes + n_parts * ENTRY_BYTES + listed
+        sort = self.make_stage(
+            "sort",
+            [sorting],
+            read_bytes=spill_bytes,
+            written_bytes=written,
+            files=n_parts + partition_files + 3,
+            client_seconds=2 * n_parts * speeds.artefact_seconds + listed / SAVED_BYTES,
+            worker_memory=OWN_BYTES + round(SORTED_TIMES * spill_bytes / n_parts) * cluster.threads,
+            client_memory=round(
+                CLIENT_BYTES + n_parts * ENTRY_BYTES + 2 * listed + self.n_blocks * BLOCK_RECORD
+            ),
+        )
+        return read, sort
+
+    def list_maps(self) -> dict[str, MapWork]:
+        """Maps of counting, of a pass and of its score: what the simulation plays."""
+        passing = [
+            work for work in self._list_passes()[0] if work.repeats > 1 or self.fit.passes == 1
+        ]
+        names = ["pass", "score"][: len(passing)]
+        return {"count": self._list_counts()[0], **dict(zip(names, passing, strict=True))}
+
+    def _list_counts(self) -> tuple[MapWork, int, int]:
+        """Average map over the blocks of a fold; tasks of all folds, and their number."""
+        log, n_threads = self.log, self.cluster.n_threads
+        table = 8 * log.levels**2
+        folds = [self.gather(fold, fold + 1, COUNTING_COARSENESS) for fold in range(self.fit.folds)]
+        filled = [part for part in folds if part.n_rows]
+        maps = []
+        for part in filled:
+            runs = plan_fold_runs(part.costs, len(filled), n_threads)
+            tasks = plan_tasks([1] * runs.n_runs, n_threads, table)
+            offsets = 8 * (log.variables + 1)
+            maps.append(MapTasks.of_plan(tasks, offsets, balance=runs.balance))
+        n_leaves = sum(tasks.leaves for tasks in maps)
+        rows_of_leaf = log.samples / max(n_leaves, 1)
+        seconds = rows_of_leaf * self.count_row_seconds()
+        work = replace(
+            self.map_blocks(mean_tasks(maps), rows_of_leaf, seconds),
+            result_bytes=table,
+            repeats=len(maps),
+            side_by_side=count_folds_ahead(max(1, len(filled)), n_threads),
+        )
+        return work, sum(tasks.total for tasks in maps), len(maps)
+
+    def plan_counts(self) -> StageCost:
+        """Count the pairs of levels, fold by fold."""
+        log, plan, table = self.log, self.counting_memory, 8 * self.log.levels**2
+        work, n_tasks, n_maps = self._list_counts()
+        return self.make_stage(
+            "count",
+            [work],
+            tasks=n_tasks,
+            read_bytes=log.samples * block_disk_bytes(log),
+            written_bytes=2.0 * n_maps * table,
+            files=14 + 2 * n_maps,
+            client_seconds=3 * n_maps * table / SAVED_BYTES,
+            worker_memory=OWN_BYTES + plan.needed,
+            client_memory=self.client_bytes(plan),
+        )
+
+    def plan_start(self) -> StageCost:
+        """Fit the first model to the counts: the client alone."""
+        log, fit = self.log, self.fit
+        table = 8 * log.levels**2
+        seconds = FIT_SECONDS + log.levels**2 * fit.rank * self.speeds.fit_ns * 1e-9
+        if fit.start == "random":
+            # the counts are read, and little else
+            seconds = PASS_SECONDS + fit.train * table / SAVED_BYTES
+        return StageCost(
+            "fit",
+            read_bytes=float(fit.train * table),
+            written_bytes=8.0 * log.levels * (fit.rank + 1),
+            files=8,
+            requests=8.0 + fit.train,
+            client_seconds=seconds,
+            wall_seconds=seconds,
+            client_memory=CLIENT_BYTES + FIT_TABLES * table,
+            parts={"client": seconds},
+        )
+
+    def _list_passes(self) -> tuple[list[MapWork], float]:
+        """Maps that load blocks, make passes over them and score held-out ones; bytes read in all."""
+        log, fit, n_threads = self.log, self.fit, self.cluster.n_threads
+        model = self.model_bytes
+        runs = fit.runs if fit.validation else 1
+        passes, scores = runs * fit.passes, runs * (fit.passes + 1)
+        cell_seconds = (
+            log.variables * log.observed * fit.rank * fit.members * self.speeds.em_ns * 1e-9
+        )
+        training, held_out = (self.gather(*part) for part in self.parts)
+        offsets = 8 * (log.variables + 1)
+        passing = MapTasks.of_plan(self.pass_plan.tasks, offsets, None)
+        judged = plan_tasks(held_out.costs or (0,), n_threads)
+        judging = MapTasks.of_plan(judged, offsets, None, None, None)
+        works, read = [], 0.0
+        for name, tasks, part, share, repeats, result in (
+            ("train", passing, training, 1.0, passes, model),
+            ("judge", judging, held_out, JUDGED_SHARE, scores, 16),
+        ):
+            if name == "judge" and not part.n_rows:
+                continue
+            of_leaf = part.n_rows / tasks.leaves
+            work = self.map_blocks(tasks, of_leaf, of_leaf * cell_seconds * share)
+            kept = self.keeps[name == "judge"]
+            # blocks, or references to them, are dealt to the workers once
+            dealt = replace(work, tasks=MapTasks(tasks.leaves, balance=tasks.balance))
+            decoding = of_leaf * log.row_bytes / self.speeds.block_bytes
+            if kept:
+                works.append(replace(dealt, leaf_seconds=decoding))
+                work = replace(
+                    work,
+                    leaf_seconds=work.leaf_seconds - decoding,
+                    leaf_read=0.0,
+                    leaf_requests=0.0,
+                )
+            else:
+                works.append(replace(dealt, leaf_seconds=0.0, leaf_read=0.0, leaf_requests=0.0))
+            read += part.n_rows * block_disk_bytes(log) * (1 if kept else repeats)
+            works.append(
+                replace(
+                    work,
+                    sent_bytes=300.0,
+                    result_bytes=result,
+                    copied_bytes=model,
+                    repeats=repeats,
+                )
+            )
+        return works, read
+
+    def plan_refine(self) -> StageCost:
+        """Make passes of EM over the training samples, each judged on the held-out ones."""
+        log, fit, plan, model = self.log, self.fit, self.em_memory, self.model_bytes
+        works, read = self._list_passes()
+        passes = fit.passes * (fit.runs if fit.validation else 1)
+        a_pass = PASS_SECONDS + 4 * model / SAVED_BYTES
+        return self.make_stage(
+            "refine",
+            works,
+            read_bytes=read,
+            written_bytes=4.0 * model * passes,
+            files=8 + passes,
+            client_seconds=passes * a_pass,
+            worker_memory=OWN_BYTES + plan.needed + self.kept_bytes,
+            client_memory=self.client_bytes(plan) + FIT_TABLES * 8 * log.levels**2,
+        )
+
+    def plan_evaluate(self) -> StageCost:
+        """Hide answers of the test samples, and predict them."""
+        log, fit, speeds = self.log, self.fit, self.speeds
+        test = self.gather(fit.train + fit.validation, fit.folds)
+        if not test.n_rows:
+            return StageCost("evaluate")
+        # groups are dealt to tasks without their costs
+        plan = plan_tasks([1] * len(test.costs), self.cluster.n_threads)
+        tasks = MapTasks.of_plan(plan, None, 8 * log.levels, None, None)
+        rows = test.n_rows / tasks.leaves
+        seconds = rows * log.variables * log.observed * fit.rank * fit.members
+        work = self.map_blocks(tasks, rows, seconds * speeds.evaluate_ns * 1e-9)
+        work = replace(work, copied_bytes=self.model_bytes, result_bytes=100 * log.variables)
+        return self.make_stage(
+            "evaluate",
+            [work],
+            read_bytes=rows * tasks.leaves * block_disk_bytes(log),
+            written_bytes=2000.0 * log.variables,
+            files=3,
+            client_seconds=0.1,
+            worker_memory=OWN_BYTES + self.em_memory.needed,
+            client_memory=self.client_bytes(self.em_memory),
+        )
