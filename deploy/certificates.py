@@ -2,7 +2,7 @@
 
     python deploy/certificates.py make FOLDER        an authority, and certificates
     python deploy/certificates.py renew FOLDER       other certificates of the same authority
-    python deploy/certificates.py replace FOLDER     another authority, beside the last one: restart all, `renew`, restart
+    python deploy/certificates.py replace FOLDER     another authority, beside the last one; restart all, then `renew`
     python deploy/certificates.py forget FOLDER      the last authority's certificates are no longer taken
     python deploy/certificates.py show FOLDER        how long each is valid
 
@@ -71,9 +71,7 @@ def make_certificates(folder: Path) -> None:
             .sign(signer, hashes.SHA256())
         )
         _write_key(folder / f"{role}-key.pem", key)
-        _replace(
-            folder / f"{role}.pem", certificate.public_bytes(serialization.Encoding.PEM)
-        )
+        _replace(folder / f"{role}.pem", certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def forget_authorities(folder: Path) -> None:

@@ -41,7 +41,9 @@ def main() -> None:
         try:
             pool = client.read_work_pool(arguments.pool)
         except ObjectNotFound:
-            parser.error(f"work pool {arguments.pool!r} is not on the server; `prefect work-pool ls`")
+            parser.error(
+                f"work pool {arguments.pool!r} is not on the server; `prefect work-pool ls`"
+            )
         template = pool.base_job_template
         known = template["variables"]["properties"]["env"].setdefault("default", {})
         known |= {name: refer(block) for name, block in pairs}

@@ -2,9 +2,9 @@
 
     python deploy/start_worker.py --pool pmf --type process
 
-The arguments are those of `prefect worker start`. A worker of Prefect's own kills its runs when it stops: the server takes
-them for alive, and the next run waits five minutes for their place. Here SIGINT and SIGTERM reach the runs first; each
-says that it was ended, and the next one goes on from its checkpoints.
+The arguments are those of `prefect worker start`. A worker of Prefect's own kills its runs when it stops: the server
+takes them for alive, and the next run waits five minutes for their place. Here SIGINT and SIGTERM reach the runs first;
+each says that it was ended, and the next one goes on from its checkpoints.
 """
 
 from __future__ import annotations

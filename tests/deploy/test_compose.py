@@ -51,7 +51,10 @@ def test_dockerfile__copies_what_is_there_and_no_secret():
 
 def test_compose__schema():
     done = run(
-        BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE / "compose.yaml"
+        BIN / "check-jsonschema",
+        "--builtin-schema",
+        "vendor.compose-spec",
+        COMPOSE / "compose.yaml",
     )
     assert done.returncode == 0, done.stdout
 
@@ -76,7 +79,10 @@ def test_services__nothing_of_dask_without_tls():
         if "tls_ca" in SERVICES[name]["secrets"]:
             assert environment["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
     assert {"tls_ca"} <= set.intersection(
-        *(set(SERVICES[name]["secrets"]) for name in ("prefect-worker", "dask-scheduler", "dask-worker"))
+        *(
+            set(SERVICES[name]["secrets"])
+            for name in ("prefect-worker", "dask-scheduler", "dask-worker")
+        )
     )
 
 
@@ -100,7 +106,11 @@ def test_make_secrets__keeps_what_is_there(tmp_path):
         (folder.parent / path.relative_to(ROOT / "deploy")).write_bytes(path.read_bytes())
     made = []
     for _ in range(2):
-        done = run("sh", folder / "make_secrets.sh", env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"})
+        done = run(
+            "sh",
+            folder / "make_secrets.sh",
+            env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        )
         assert done.returncode == 0, done.stderr
         files = [path for path in (folder / "secrets").rglob("*") if path.is_file()]
         made.append({str(path.relative_to(folder)): path.read_text() for path in files})

@@ -11,8 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import kubernetes_validate
+import jsonschema  # type: ignore[import-untyped]
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
 from prefect.utilities.templating import apply_values
@@ -56,7 +56,7 @@ def list_pods() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     return [*pods, ("run", run["metadata"]["labels"], run["spec"])]
 
 
-def make_run() -> dict[str, Any]:
+def make_run():
     """The Job of a run, as the Prefect worker makes it of the template's defaults."""
     properties = TEMPLATE["variables"]["properties"]
     values = {name: each["default"] for name, each in properties.items() if "default" in each}
@@ -67,13 +67,15 @@ def make_run() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "found", [*(each for each in OBJECTS if each is not DASK), make_run()], ids=lambda found: found["kind"]
+    "found",
+    [*(each for each in OBJECTS if each is not DASK), make_run()],
+    ids=lambda found: found["kind"],
 )
 def test_manifest__schema_of_kubernetes(found):
     kubernetes_validate.validate(found, VERSION, strict=True)
 
 
-def read_definition(name: str) -> dict[str, Any]:
+def read_definition(name: str):
     """A definition of the operator's, in which those of Kubernetes are the ones of our version."""
     folder = files("dask_kubernetes") / "operator" / "customresources"
     text = (folder / "templates.yaml").read_text("utf-8")
@@ -104,7 +106,7 @@ def test_dask_cluster__schema_of_the_operator():
         return Resource.from_contents(json.loads(path.read_text("utf-8")), DRAFT202012)
 
     schema = read_definition("dask.k8s.api.v1.DaskCluster")
-    registry: Registry = Registry(retrieve=retrieve)
+    registry = Registry(retrieve=retrieve)  # type: ignore[call-arg]
     validator = jsonschema.Draft202012Validator(schema, registry=registry)
     validator.validate(DASK)
     for place, value in (("replicas", "four"), ("spec", {"containers": [{"nmae": "worker"}]})):
@@ -120,7 +122,10 @@ def test_pod__is_confined_limited_and_probed(name, labels, pod):
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     (container,) = pod["containers"]
     security = container["securityContext"]
-    assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
+    assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (
+        False,
+        {"drop": ["ALL"]},
+    )
     assert "memory" in container["resources"]["limits"]
     assert "memory" in container["resources"]["requests"]
     if name not in ("run", "Job-set-up"):
@@ -167,7 +172,9 @@ def test_images__are_of_this_version():
     (image,) = KUSTOMIZATION["images"]
     assert image["newTag"] == __version__
     assert TEMPLATE["variables"]["properties"]["image"]["default"].endswith(f":{__version__}")
-    prefect = re.search(r"^prefect==([\d.]+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
+    prefect = re.search(
+        r"^prefect==([\d.]+)", (ROOT / "requirements.lock").read_text("utf-8"), re.M
+    )
     assert prefect
     worker = (FOLDER / "prefect-worker.yaml").read_text("utf-8")
     assert f"image: prefecthq/prefect:{prefect[1]}-python3.11-kubernetes" in worker
@@ -201,7 +208,10 @@ def test_work_pool__a_server_takes_the_template(tmp_path):
         command = [sys.executable, "-m", "prefect", "--no-prompt", "work-pool"]
         path = FOLDER / "base-job-template.json"
         options = ["--type", "kubernetes", "--base-job-template", str(path)]
-        for arguments in (["create", "pmf", "--overwrite", *options], ["inspect", "pmf", "--output", "json"]):
+        for arguments in (
+            ["create", "pmf", "--overwrite", *options],
+            ["inspect", "pmf", "--output", "json"],
+        ):
             done = subprocess.run(
                 [*command, *arguments], env=dict(os.environ), capture_output=True, text=True
             )

@@ -172,7 +172,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         machine.site.stop()
 
 
-def ask(machine: Machine, path: str, user: str = "") -> str:
+def ask(machine: Machine, path: str, user: str = ""):
     url = machine.site.environment["PREFECT_API_URL"] + path
     headers = {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if user else {}
     request = urllib.request.Request(url, b"{}", headers | {"content-type": "application/json"})
