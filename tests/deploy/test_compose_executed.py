@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -26,13 +27,14 @@ from tests.deploy.test_deployment import (
     WAIT_SECONDS,
     Site,
     find_free_port,
-    read_live,
     write_pipeline,
 )
 from tests.deploy.test_machine import PING
 
 COMPOSE = ROOT / "deploy" / "compose"
 BIN = Path(sys.executable).parent
+STORE = "s3://pmf/store" if find_spec("pmflib.objects") else "store"
+"""Place of the store: in the object store's bucket, where a store can be in one."""
 POSTGRES = next(iter(Path("/usr/lib").glob("postgresql/*/bin/initdb")), shutil.which("initdb"))
 
 pytestmark = [
@@ -176,7 +178,10 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]
     made = {**os.environ, "PYTHON": sys.executable}
     subprocess.run(["sh", folder / "make_secrets.sh"], env=made, check=True, capture_output=True)
     containers = Containers(folder)
-    write_pipeline(folder / "var/lib/pmf/nightly")
+    config = write_pipeline(folder / "var/lib/pmf/nightly")
+    text = config.read_text("utf-8")
+    assert 'path = "store"' in text
+    config.write_text(text.replace('path = "store"', f'path = "{STORE}"'), "utf-8")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as database:
         try:
             start_database(containers, Path(database))
@@ -246,7 +251,7 @@ def test_nightly__with_tls_a_password_and_postgresql_promotes_a_model(containers
     # a process that has just been made has not its own environment yet
     assert seen - {None} == {secret}
     config = Path(containers.make_environment("prefect-worker")["PMF_CONFIG"])
-    assert read_live(config).kind == "model"
+    assert json.loads(containers.run(*PMF, "status", str(config), "--json"))["current"] is True
     (run,) = json.loads(containers.run(*PMF, "history", str(config), "--json"))["runs"]
     assert run["outcome"] == "promoted"
     address = f"tls://127.0.0.1:{containers.ports['8786']}"

@@ -166,7 +166,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.run(
             *PREFECT, "--no-prompt", "deploy", "--prefect-file", "deploy/prefect.yaml", "--all"
         )
-        site.start("worker", *PREFECT, "worker", "start", "--pool", "pmf", "--type", "process")
+        worker = (sys.executable, "deploy/start_worker.py", "--pool", "pmf", "--type", "process")
+        site.start("worker", *worker)
         yield site
     finally:
         site.stop()
