@@ -4,6 +4,7 @@
 
 Clients do at once, each again and again, what a run does: a flow run is made and set to running, four task runs
 likewise, with log lines, and all are completed. PostgreSQL is left out where its programs are not installed.
+Prefect answers 503 where SQLite says "database is locked"; its own clients then ask again, these do not.
 """
 
 from __future__ import annotations
@@ -141,18 +142,16 @@ async def load(url: str, clients: int, duration: float) -> tuple[list[float], Co
     return seconds, errors
 
 
-def measure(name: str, url: str, log: Path, clients: list[int], duration: float) -> None:
+def measure(name: str, url: str, clients: list[int], duration: float) -> None:
     """Print a row for each number of clients."""
     for n in clients:
-        locked = log.read_text("utf-8", "replace").count("database is locked")
         began = time.monotonic()
         seconds, errors = asyncio.run(load(url, n, duration))
         rate = len(seconds) / (time.monotonic() - began)
         middle, tail = np.percentile(seconds, [50, 99])
-        locked = log.read_text("utf-8", "replace").count("database is locked") - locked
-        said = ", ".join(f"{n} {kind}" for kind, n in sorted(errors.items())) or "none"
+        said = ", ".join(f"{count} {kind}" for kind, count in sorted(errors.items())) or "none"
         print(
-            f"| {name} | {n} | {rate:,.0f} | {1000 * middle:,.0f} | {1000 * tail:,.0f} | {said} | {locked} |",
+            f"| {name} | {n} | {rate:,.0f} | {1000 * middle:,.0f} | {1000 * tail:,.0f} | {said} |",
             flush=True,
         )
 
@@ -165,17 +164,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32, 96])
     parser.add_argument("--seconds", type=float, default=15)
     arguments = parser.parse_args()
-    print(
-        "| database | clients | requests / s | median, ms | 99 %, ms | errors | lines 'database is locked' |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    print("| database | clients | requests / s | median, ms | 99 %, ms | errors |")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         for timeout in ("10", "60"):
             folder = Path(name) / timeout
             folder.mkdir()
             with run_server(folder, PREFECT_SERVER_DATABASE_TIMEOUT=timeout) as url:
                 label = f"SQLite, timeout {timeout} s"
-                measure(label, url, folder / "server.log", arguments.clients, arguments.seconds)
+                measure(label, url, arguments.clients, arguments.seconds)
     if INITDB is None:
         print("PostgreSQL is not installed")
         return
@@ -185,8 +182,7 @@ def main() -> None:
         run_postgresql(Path(database)) as connection,
         run_server(Path(name), PREFECT_SERVER_DATABASE_CONNECTION_URL=connection) as url,
     ):
-        log = Path(name) / "server.log"
-        measure("PostgreSQL", url, log, arguments.clients, arguments.seconds)
+        measure("PostgreSQL", url, arguments.clients, arguments.seconds)
 
 
 if __name__ == "__main__":
