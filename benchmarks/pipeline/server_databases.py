@@ -161,18 +161,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32, 96])
-    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--only", choices=("sqlite", "postgresql"))
     arguments = parser.parse_args()
     print("| database | clients | requests / s | median, ms | 99 %, ms | errors |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        for timeout in ("10", "60"):
+        for timeout in () if arguments.only == "postgresql" else ("10", "60"):
             folder = Path(name) / timeout
             folder.mkdir()
             with run_server(folder, PREFECT_SERVER_DATABASE_TIMEOUT=timeout) as url:
                 label = f"SQLite, timeout {timeout} s"
                 measure(label, url, arguments.clients, arguments.seconds)
+    if arguments.only == "sqlite":
+        return
     if INITDB is None:
         print("PostgreSQL is not installed")
         return

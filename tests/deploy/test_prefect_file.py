@@ -85,9 +85,7 @@ def test_runbook__mentions_deployments_and_services_that_exist() -> None:
     mentioned = set(re.findall(r"\b(?:etl|gc|score)/[a-z-]+", RUNBOOK))
     assert mentioned <= set(list_deployments())
     units = {path.stem for path in (ROOT / "deploy" / "machine").glob("*.service")}
-    assert set(re.findall(r"pmf-(?:server|worker|dask-\w+@?)", RUNBOOK)) <= {
-        unit if unit.endswith("@") else unit for unit in units
-    }
+    assert set(re.findall(r"pmf-(?:server|worker|dask-[a-z]+@?)", RUNBOOK)) <= units
 
 
 def test_readme__mentions_deployments_that_exist() -> None:
