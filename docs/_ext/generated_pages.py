@@ -19,6 +19,9 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "deploy/README.md": "deployment.md",
+    "deploy/machine/README.md": "deployment-machine.md",
+    "deploy/compose/README.md": "deployment-compose.md",
+    "deploy/kubernetes/README.md": "deployment-kubernetes.md",
     "benchmarks/README.md": "benchmark-programs.md",
     "examples/README.md": "examples.md",
 }

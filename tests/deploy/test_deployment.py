@@ -79,12 +79,13 @@ class Site:
 
     folder: Path
     environment: dict[str, str]
+    working_folder: Path = ROOT
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def run(self, *command: str) -> str:
         result = subprocess.run(
             command,
-            cwd=ROOT,
+            cwd=self.working_folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,7 +101,7 @@ class Site:
             self.processes.append(
                 subprocess.Popen(
                     command,
-                    cwd=ROOT,
+                    cwd=self.working_folder,
                     env=self.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -165,7 +166,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.run(
             *PREFECT, "--no-prompt", "deploy", "--prefect-file", "deploy/prefect.yaml", "--all"
         )
-        site.start("worker", *PREFECT, "worker", "start", "--pool", "pmf", "--type", "process")
+        worker = (sys.executable, "deploy/start_worker.py", "--pool", "pmf", "--type", "process")
+        site.start("worker", *worker)
         yield site
     finally:
         site.stop()

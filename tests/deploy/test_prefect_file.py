@@ -14,6 +14,7 @@ from flows.cli import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "deploy" / "README.md").read_text("utf-8")
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text("utf-8")
 PREFECT_FILE = (ROOT / "deploy" / "prefect.yaml").read_text("utf-8")
 ENVIRONMENT = (ROOT / "deploy" / "environment.sh").read_text("utf-8")
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE)["deployments"]
@@ -32,11 +33,11 @@ def list_deployments() -> list[str]:
     return [f"{read_flow(each['entrypoint'])[0]}/{each['name']}" for each in DEPLOYMENTS]
 
 
-def list_commands() -> list[str]:
-    """Lines of the runbook's blocks, and what its sentences quote."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", README, re.S | re.M)
-    lines = [line for block in blocks for line in block.splitlines() if line]
-    rest = re.sub(r"^```bash\n.*?^```", "", README, flags=re.S | re.M)
+def list_commands(page: str) -> list[str]:
+    """Lines of a page's blocks, and what its sentences quote."""
+    blocks = re.findall(r"^```(?:bash|console)\n(.*?)^```", page, re.S | re.M)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line]
+    rest = re.sub(r"^```\w+\n.*?^```", "", page, flags=re.S | re.M)
     return lines + re.findall(r"`([^`\n]+)`", rest)
 
 
@@ -69,8 +70,22 @@ def test_prefect_file__names_no_machine() -> None:
 
 def test_readme__mentions_verbs_that_exist() -> None:
     verbs = set(get_command(app).commands)  # type: ignore[attr-defined]
-    mentioned = {m for line in list_commands() for m in re.findall(r"^pmf ([a-z]+)", line)}
+    mentioned = {m for line in list_commands(README) for m in re.findall(r"^pmf ([a-z]+)", line)}
     assert {"demo", "infer", "status", "query", "log"} <= mentioned <= verbs
+
+
+def test_runbook__mentions_verbs_that_exist() -> None:
+    verbs = set(get_command(app).commands)  # type: ignore[attr-defined]
+    mentioned = {m for line in list_commands(RUNBOOK) for m in re.findall(r"^pmf ([a-z]+)", line)}
+    # a store in a bucket, and a cluster: capabilities of their own
+    assert {"rollback", "gc", "erase", "verify"} <= mentioned <= verbs | {"copy", "doctor", "plan"}
+
+
+def test_runbook__mentions_deployments_and_services_that_exist() -> None:
+    mentioned = set(re.findall(r"\b(?:etl|gc|score)/[a-z-]+", RUNBOOK))
+    assert mentioned <= set(list_deployments())
+    units = {path.stem for path in (ROOT / "deploy" / "machine").glob("*.service")}
+    assert set(re.findall(r"pmf-(?:server|worker|dask-[a-z]+@?)", RUNBOOK)) <= units
 
 
 def test_readme__mentions_deployments_that_exist() -> None:
@@ -93,7 +108,7 @@ def test_readme__mentions_files_that_exist() -> None:
 def test_readme__mentions_make_targets_that_exist() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8").replace("$(VENV)", ".venv")
     targets = set(re.findall(r"^([\w./-]+):", makefile, re.M))
-    mentioned = {m for line in list_commands() for m in re.findall(r"^make ([\w./-]+)", line)}
+    mentioned = {m for line in list_commands(README) for m in re.findall(r"^make ([\w./-]+)", line)}
     assert mentioned
     assert mentioned <= targets
 
