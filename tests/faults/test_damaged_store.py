@@ -88,7 +88,8 @@ def test_stages__damaged_chunk(
     ("file", "redone"),
     [
         ("spill/*/rows.pages", "samples"),
-        ("spill/*/pages.npy", "samples"),
+        ("spill/*/pages.index", "samples"),
+        ("spill-list/*/spills.json", "samples"),
         ("dataset/*/dataset.json", "counts"),
         ("dataset/*/blocks.parquet", "counts"),
         ("samples/*/samples/zarr.json", "counts"),
