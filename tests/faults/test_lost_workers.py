@@ -48,7 +48,9 @@ Undisturbed = tuple[Path, dict[str, str]]
 def ingested(undisturbed: Undisturbed, large_log: Path, tmp_path: Path) -> Path:
     """Configuration whose store holds the dataset, and nothing after it."""
     path = write_config(tmp_path, large_log)
-    _copy_until(undisturbed[0], tmp_path / "store", {"source", "spill", "samples", "dataset"})
+    _copy_until(
+        undisturbed[0], tmp_path / "store", {"source", "spill", "spill-list", "samples", "dataset"}
+    )
     return path
 
 
