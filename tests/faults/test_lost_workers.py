@@ -39,7 +39,11 @@ from tests.faults.fault_runs import (
     write_config,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # runs say that they wait
+    pytest.mark.filterwarnings("ignore::pmflib.errors.ClusterWarning"),
+]
 
 Undisturbed = tuple[Path, dict[str, str]]
 
