@@ -152,7 +152,7 @@ def test_run__worker_killed(ingested: Path, undisturbed: Undisturbed, large_log:
     check_store(store)
 
 
-@pytest.mark.parametrize("change", ["joins", "leaves", "restarts", "adapts"])
+@pytest.mark.parametrize("change", ["joins", "leaves", "restarts"])
 def test_stages__workers_come_and_go(
     change: str, ingested: Path, undisturbed: Undisturbed, large_log: Path
 ) -> None:
@@ -174,8 +174,6 @@ def test_stages__workers_come_and_go(
                 cluster.scale(4)
             elif change == "leaves":
                 cluster.scale(1)
-            elif change == "adapts":
-                cluster.adapt(minimum=0, maximum=3, interval="100ms", wait_count=1)
             else:
                 with open_client(cluster.scheduler_address) as client:
                     client.restart_workers(list(client.nthreads())[:2])
