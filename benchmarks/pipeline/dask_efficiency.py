@@ -35,18 +35,17 @@ from benchmarks.pipeline.scaling import (
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
+from pmflib.counting.counting_tasks import FOLDS_AHEAD, join_runs, plan_fold_runs
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
 from pmflib.em.stored_samples import evaluate_group, load_group
 from pmflib.running.clients import open_client, start_workers
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
 from pmflib.running.maps import HeldItems, keep_loaded, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
 from pmflib.synthetic.planted_models import planted_factors
 
-FOLDS_AHEAD = 4
-"""Folds under way at a time, as in the stage that counts."""
 SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
@@ -186,7 +185,9 @@ def compare_planned(
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
         groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
-        compare(title, name, client, groups, groups, 0, rounds)
+        plans = [plan_fold_runs([*map(weigh_blocks, each)], N_FOLDS, 2) for each in groups]
+        runs = [join_runs(*each) for each in zip(groups, plans, strict=True)]
+        compare(title, name, client, groups, runs, 0, rounds)
     else:
         planned = group_blocks(blocks)
         theirs = keep_loaded(client, load_group, planned)

@@ -33,8 +33,6 @@ LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
 SILENT_SECONDS = 5.0
 """Time without any worker after which the client is told that it waits, seconds."""
-ASKED_SECONDS = 20.0
-"""Time that a worker has to answer what it is asked when it joins, seconds."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""

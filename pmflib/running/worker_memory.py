@@ -119,10 +119,12 @@ class ClusterMemory:
 
         Threads hold equal shares of the data: a worker that has little left per thread limits what the others hold.
         """
+        needed = {
+            n_threads: _weigh(plan_worker(n_threads), self.is_shared)
+            for n_threads in {worker.n_threads for worker in self.workers}
+        }
         left = [
-            (worker.spare - _weigh(plan_worker(worker.n_threads), self.is_shared))
-            / worker.n_threads
-            for worker in self.workers
+            (worker.spare - needed[worker.n_threads]) / worker.n_threads for worker in self.workers
         ]
         return int(max(0.0, min(left)) * sum(worker.n_threads for worker in self.workers))
 
