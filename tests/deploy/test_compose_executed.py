@@ -13,7 +13,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -33,8 +32,7 @@ from tests.deploy.test_machine import PING
 
 COMPOSE = ROOT / "deploy" / "compose"
 BIN = Path(sys.executable).parent
-STORE = "s3://pmf/store" if find_spec("pmflib.objects") else "store"
-"""Place of the store: in the object store's bucket, where a store can be in one."""
+STORE = "s3://pmf/store"
 POSTGRES = next(iter(Path("/usr/lib").glob("postgresql/*/bin/initdb")), shutil.which("initdb"))
 
 pytestmark = [
@@ -255,7 +253,7 @@ def test_nightly__with_tls_a_password_and_postgresql_promotes_a_model(containers
     (run,) = json.loads(containers.run(*PMF, "history", str(config), "--json"))["runs"]
     assert run["outcome"] == "promoted"
     address = f"tls://127.0.0.1:{containers.ports['8786']}"
-    assert "count_group" in json.loads(containers.run(sys.executable, "-c", FINISHED, address))
+    assert "count-fold" in json.loads(containers.run(sys.executable, "-c", FINISHED, address))
     stored = read_database(containers)
     assert "etl" in stored
     assert secret not in stored

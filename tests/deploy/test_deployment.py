@@ -231,6 +231,6 @@ def test_nightly__on_a_running_scheduler_gives_the_same_model(site: Site) -> Non
     )
     finished = set(json.loads(site.run(sys.executable, "-c", FINISHED, address)))
     # EM is too little work here to ask a worker
-    assert {"count_group", "score_group"} <= finished, finished
+    assert {"count-fold", "evaluate-score-group"} <= finished, finished
     assert set(site.query("SELECT state_type FROM task_run")) == {"COMPLETED"}
     assert read_live(config).digest == read_live(Path(site.environment["PMF_CONFIG"])).digest

@@ -206,7 +206,7 @@ def test_services__a_stopped_run_goes_on_and_makes_a_live_model(machine):
     assert {path.name: path.stat().st_mtime_ns for path in store.glob("dataset/*")} == made
     assert read_live(config).kind == "model"
     finished = set(json.loads(machine.site.run(sys.executable, "-c", FINISHED, address)))
-    assert "count_group" in finished
+    assert "count-fold" in finished
 
 
 @pytest.mark.slow
