@@ -1,4 +1,4 @@
-"""Prefect worker whose runs end before it does, as by Ctrl-C, when it is told to stop.
+"""Prefect worker whose runs end before it does, as by Ctrl-C, when it is stopped.
 
     python deploy/start_worker.py --pool pmf --type process
 
@@ -24,7 +24,7 @@ WORKER_SECONDS = 20
 
 
 class _Stop(Exception):
-    """The process was told to stop."""
+    """Somebody stops the process."""
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -45,7 +45,7 @@ def end_runs(worker: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Run the worker until it ends or is told to stop; return its exit code, 0 if it was told to."""
+    """Run the worker until it ends or is stopped; return its exit code, 0 if it was stopped."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     command = [sys.executable, "-m", "prefect", "worker", "start", *sys.argv[1:]]

@@ -7,7 +7,7 @@ Their logs ``binary1`` to ``binary4`` have 1e4, 1e5, 1e6 and 1e7 tasks of two cl
 longer to be had, and how they were drawn is not written; what is written are the accuracies of majority vote (.936) and
 of Dawid-Skene (.994). The logs here are drawn so that both can come out: ten workers label every task, five of them
 guess and five are right in ``SKILL`` of all cases; the vote is then right in .935 of all tasks, and the best rule that
-there is in .995 (all 1,024 answers enumerated: `bound_accuracy`). Their times are of another machine, and stand beside
+there is in .995 (all 1,024 sets of labels enumerated: `bound_accuracy`). Their times are of another machine, and stand beside
 ours for orientation: one machine (t1), and a cluster of 3 nodes with 10 cores and 30 GB each (tc).
 """
 
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks.crowd.throughput import run_command
 
 SKILL = 0.915
-"""Share of right answers of a worker who does not guess."""
+"""Share of right labels of a worker who does not guess."""
 SKILLS = np.repeat([0.5, SKILL], 5)
 PART = 1_000_000
 """Tasks that are drawn and written at a time."""
@@ -43,10 +43,10 @@ PUBLISHED = {
 
 def bound_accuracy() -> tuple[float, float]:
     """Probability that majority vote is right, ties counted in half, and that the best rule is, all skills known."""
-    answers = np.array(list(itertools.product([False, True], repeat=SKILLS.size)))
-    chances = np.where(answers, SKILLS, 1 - SKILLS).prod(axis=1)
-    votes = answers.sum(axis=1) - SKILLS.size / 2
-    evidence = np.where(answers, 1, -1) @ np.log(SKILLS / (1 - SKILLS))
+    given = np.array(list(itertools.product([False, True], repeat=SKILLS.size)))
+    chances = np.where(given, SKILLS, 1 - SKILLS).prod(axis=1)
+    votes = given.sum(axis=1) - SKILLS.size / 2
+    evidence = np.where(given, 1, -1) @ np.log(SKILLS / (1 - SKILLS))
     found = [
         float(chances @ ((rule > 1e-9) + 0.5 * (np.abs(rule) <= 1e-9)))
         for rule in (votes, evidence)

@@ -32,7 +32,7 @@ from pmflib.running.worker_memory import (
 LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
 SILENT_SECONDS = 5.0
-"""Time without any worker after which the client is told that it waits, seconds."""
+"""Time without any worker after which the client says that it waits, seconds."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""
@@ -132,7 +132,7 @@ class Membership:
         return ClusterMemory(workers or here.workers, here.client, False, self._keep_plan)
 
     def explain(self, error: BaseException) -> BaseException:
-        """The error that a user is told in place of one that came out of work on these workers."""
+        """The error that a user gets in place of one that came out of work on these workers."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -174,7 +174,7 @@ class Membership:
                 self._give_up(error)
                 return
             except Exception:
-                # a scheduler that has gone: whoever waits for a result is told by the client
+                # a scheduler that has gone: the client raises it where somebody waits for a result
                 continue
 
     def _give_up(self, error: PmfError) -> None:

@@ -24,7 +24,7 @@ def make(folder: Path, *actions: str) -> Path:
     return folder
 
 
-def shake_hands(folder: Path, role: str, other: Path, other_role: str) -> None:
+def connect(folder: Path, role: str, other: Path, other_role: str) -> None:
     """Connect in memory: each side shows its certificate, and checks the other's as Dask does."""
     sides = []
     for place, name, purpose in (
@@ -52,13 +52,13 @@ def shake_hands(folder: Path, role: str, other: Path, other_role: str) -> None:
 def test_make__every_pair_connects(tmp_path):
     folder = make(tmp_path / "tls")
     for role, other in product(ROLES, ROLES):
-        shake_hands(folder, role, folder, other)
+        connect(folder, role, folder, other)
 
 
 def test_make__another_authority_is_refused(tmp_path):
     ours, theirs = make(tmp_path / "ours"), make(tmp_path / "theirs")
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(ours, "scheduler", theirs, "client")
+        connect(ours, "scheduler", theirs, "client")
 
 
 def test_make__keys_are_private(tmp_path):
@@ -79,12 +79,12 @@ def test_replace__certificates_of_both_authorities_connect_until_the_last_is_for
         (before / path.name).write_bytes(path.read_bytes())
     assert call("renew", folder).returncode == 0
     # one that has restarted, and one that has not
-    shake_hands(folder, "scheduler", before, "worker")
-    shake_hands(before, "scheduler", folder, "worker")
+    connect(folder, "scheduler", before, "worker")
+    connect(before, "scheduler", folder, "worker")
     assert call("forget", folder).returncode == 0
-    shake_hands(folder, "scheduler", folder, "worker")
+    connect(folder, "scheduler", folder, "worker")
     with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(folder, "scheduler", before, "worker")
+        connect(folder, "scheduler", before, "worker")
 
 
 @pytest.mark.parametrize(("actions", "said"), [((), "`make` them first"), (("make",), "`renew`")])
