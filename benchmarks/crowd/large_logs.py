@@ -7,8 +7,8 @@ Their logs ``binary1`` to ``binary4`` have 1e4, 1e5, 1e6 and 1e7 tasks of two cl
 longer to be had, and how they were drawn is not written; what is written are the accuracies of majority vote (.936) and
 of Dawid-Skene (.994). The logs here are drawn so that both can come out: ten workers label every task, five of them
 guess and five are right in ``SKILL`` of all cases; the vote is then right in .935 of all tasks, and the best rule that
-there is in .995 (all 1,024 sets of labels enumerated: `bound_accuracy`). Their times are of another machine, and stand beside
-ours for orientation: one machine (t1), and a cluster of 3 nodes with 10 cores and 30 GB each (tc).
+there is in .995 (all 1,024 sets of labels enumerated: `bound_accuracy`). Their times are of another machine, and stand
+beside ours for orientation: one machine (t1), and a cluster of 3 nodes with 10 cores and 30 GB each (tc).
 """
 
 from __future__ import annotations
