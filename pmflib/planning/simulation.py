@@ -73,7 +73,7 @@ def simulate_map(
     hitches
         How workers differ.
     seed
-        Of the speeds, and of what is held up.
+        Seed of the speeds, and of what is held up.
     """
     rng = np.random.default_rng(seed)
     tasks, n_threads = work.tasks, cluster.n_threads
