@@ -103,8 +103,8 @@ def write_log(
     n_bytes = 0
     for place in range(n_files):
         first, last = place * n_rows // n_files, (place + 1) * n_rows // n_files
-        path = folder / f"part-{place:05}.csv"
-        with path.open("wb") as stream:
+        stream_path = folder / f"part-{place:05}.csv"
+        with stream_path.open("wb") as stream:
             stream.write(header.encode())
             for start in range(first, last, DRAWN_ROWS):
                 rows = np.arange(start, min(start + DRAWN_ROWS, last))
@@ -112,7 +112,7 @@ def write_log(
                     prior, factors, schema.offsets, rows.size, rng, observed=OBSERVED
                 )
                 stream.write(format_rows(rows, codes, named=named))
-        n_bytes += path.stat().st_size
+        n_bytes += stream_path.stat().st_size
     sample = '\nsample = "id"' if named else ""
     (folder / "pipeline.toml").write_text(
         f'[source]\npath = "part-*.csv"\nlayout = "wide"{sample}\n[schema]\nfile = "schema.json"\n'

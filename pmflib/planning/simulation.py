@@ -73,7 +73,7 @@ def simulate_map(
     hitches
         How workers differ.
     seed
-        Decides the speeds, and which tasks are late.
+        Seed of the speeds, and of what is held up.
     """
     rng = np.random.default_rng(seed)
     tasks, n_threads = work.tasks, cluster.n_threads

@@ -154,7 +154,7 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
     -----
     With n leaves of t seconds each on T threads, and s scheduler seconds a task, a map takes the longer of two: the
     scheduler's n s for all tasks, and the workers' part, which is s / 2 for each thread until the last one has its
-    first task, then ceil(n / T) t times the balance of the leaves, and longer by the slowest of T workers where there
+    first task, then ceil(n / T) t times the balance of the leaves, prolonged by the slowest of T workers where there
     are few rounds: spread sqrt(2 ln T) / ceil(n / T). Merges follow, a level at a time. Maps that are under way side by
     side share the threads. `pmflib.planning.simulation` plays the same tasks one by one.
     """
