@@ -151,10 +151,11 @@ def crowd(
             for note in notes:
                 out.print(f"review: {note}")
     from flows.crowd import crowd_flow
+    from pmflib.store.mirrors import find_place
 
     with progress_shown(as_json):
         facts = crowd_flow(str(file))
-    written = _hand_over(Path(facts["path"]), output, folder)
+    written = _hand_over(find_place(facts["path"]), output, folder)
     if as_json:
         print_json(facts)
         return

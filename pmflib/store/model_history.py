@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pmflib.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.file_digests import digest_tree
+from pmflib.store.file_digests import digest_tree, fetch_all
 from pmflib.store.run_records import RunRecord
 
 Standing = Literal["live", "past", "rejected", "held back", "undecided"]
@@ -192,7 +192,10 @@ def check_whole(store: Store, model: Reference) -> None:
     StoreError
         If it is gone or damaged.
     """
-    if store.find(model.identity) is None or digest_tree(store.locate(model)) != model.digest:
+    if (
+        store.find(model.identity) is None
+        or digest_tree(fetch_all(store.locate(model))) != model.digest
+    ):
         raise StoreError(
             f"model {model.digest[:12]} does not hold what it was published with, or its manifest entry is gone; "
             "`pmf verify` lists the damage, and the run that made it makes it again"
