@@ -6,10 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from pmflib.model.score_tables import Wanted
+from pmflib.store.file_digests import fetch_all
+from tasks.census import census
+from tasks.ingest import ingest
+from tasks.labels import find_labels
+from tasks.reference import reference
+from tasks.score import score
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import bucket, object_server  # noqa: F401
+from tests.pipelines import run_to_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,3 +84,38 @@ def test_run__on_workers_with_mirrors_of_their_own(cluster, bucket, tmp_path, mo
     for place in range(2):
         (mirror,) = (tmp_path / f"mirror of worker {place}").iterdir()
         assert any((mirror / "spill").iterdir())
+
+
+def test_score_and_labels__what_workers_write_reaches_the_stage(
+    cluster,
+    bucket,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    movies, found = make_movies(6), []
+    monkeypatch.setattr("pmflib.store.mirrors.UPLOAD_SECONDS", 0.0)
+    for name, path in (("disk", "store"), ("bucket", f"s3://{bucket}/stores/one")):
+        sections = {"store": {"path": path, "folds": 8}, "crowd": {"method": "mv_em"}}
+        nights = Nights(
+            tmp_path / name, movies, monkeypatch, cluster={"address": cluster}, **sections
+        )
+        nights.deliver("a.csv", draw_ratings(300, 6), range(300))
+        config = nights.config
+        stages = run_to_model(config, cluster)
+        scale = reference.fn(config, stages["dataset"], stages["model"], cluster)
+        wanted = Wanted(("v0",))
+        made = score.fn(config, stages["dataset"], stages["model"], scale, wanted, 1, cluster)
+        folder = fetch_all(nights.store.locate(made))
+        table = pq.read_table(folder)
+        found.append((made, table.num_rows))
+        dataset = ingest.fn(config, cluster, census.fn(config, cluster))
+        labels = find_labels.fn(config, dataset, None, cluster)
+        found[-1] += (
+            labels,
+            pq.read_table(fetch_all(nights.store.locate(labels)) / "labels").num_rows,
+        )
+    assert found[0] == found[1]
+    assert found[0][1] == found[0][3] == 300
+    left = {facts.name.split("/")[0] for facts in nights.store.objects.list_objects("")}
+    assert "tmp" not in left
+    assert "work" not in left
