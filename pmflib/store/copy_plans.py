@@ -230,7 +230,7 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
             if read_or_none(source, place) != read_or_none(target, place):
                 raise StoreError(
                     f"the histories of stores {source.name!r} and {target.name!r} have diverged: run "
-                    f"{number} of {name!r} is {_tell(source, name, number)} there, and {_tell(target, name, number)} "
+                    f"{number} of {name!r} is {_describe(source, name, number)} there, and {_describe(target, name, number)} "
                     "here; copy to an empty store, or delete the store whose runs are not wanted"
                 )
         if theirs - mine:
@@ -238,7 +238,7 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
     return ahead
 
 
-def _tell(store: Store, name: str, number: int) -> str:
+def _describe(store: Store, name: str, number: int) -> str:
     record = read_record(store, name, number)
     return f"'{record.action}, {record.outcome}' of {record.started}"
 

@@ -167,7 +167,7 @@ def _copy_entries(
             if content is not None:
                 theirs.put(f"manifest/{entry.reference.identity}.json", content)
                 found.entries += 1
-            _tell(report, number, len(plan.entries), found)
+            _show_progress(report, number, len(plan.entries), found)
 
 
 def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
@@ -180,7 +180,7 @@ def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
         )
 
 
-def _tell(report: Report | None, done: int, total: int, found: StoreCopy) -> None:
+def _show_progress(report: Report | None, done: int, total: int, found: StoreCopy) -> None:
     if report is not None:
         report(done, total, f"{found.bytes:,} bytes")
 
