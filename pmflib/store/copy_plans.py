@@ -231,7 +231,8 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
                 there, here = (_describe(store, name, number) for store in (source, target))
                 raise StoreError(
                     f"the histories of stores {source.name!r} and {target.name!r} have diverged: run {number} of "
-                    f"{name!r} is {there} there, and {here} here; copy to an empty store, or delete the store whose runs are not wanted"
+                    f"{name!r} is {there} there, and {here} here; copy to an empty store, or delete the one "
+                    "whose runs are not wanted"
                 )
         if theirs - mine:
             ahead[name] = len(theirs - mine)
