@@ -115,5 +115,5 @@ def _open_target(place: str, dry_run: bool) -> Store | None:
 
 
 def _holds_store(store: Store) -> bool:
-    """Whether there is a store in a bucket, also one that a copy has filled only in part."""
+    """Whether there is a store in a bucket, also one that a copy has only started to fill."""
     return not {"manifest", "leases"}.isdisjoint(store.objects.list_folders(""))

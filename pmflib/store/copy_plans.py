@@ -228,17 +228,18 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
         for number in sorted(mine & theirs if name in histories else ()):
             place = f"{RECORDS}/{name}/{number:06}.json"
             if read_or_none(source, place) != read_or_none(target, place):
+                there, here = (_describe(store, name, number) for store in (source, target))
                 raise StoreError(
-                    f"the histories of stores {source.name!r} and {target.name!r} have diverged: run "
-                    f"{number} of {name!r} is {_tell(source, name, number)} there, and {_tell(target, name, number)} "
-                    "here; copy to an empty store, or delete the store whose runs are not wanted"
+                    f"the histories of stores {source.name!r} and {target.name!r} have diverged: run {number} of "
+                    f"{name!r} is {there} there, and {here} here; copy to an empty store, or delete the one "
+                    "whose runs are not wanted"
                 )
         if theirs - mine:
             ahead[name] = len(theirs - mine)
     return ahead
 
 
-def _tell(store: Store, name: str, number: int) -> str:
+def _describe(store: Store, name: str, number: int) -> str:
     record = read_record(store, name, number)
     return f"'{record.action}, {record.outcome}' of {record.started}"
 

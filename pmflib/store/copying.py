@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -13,17 +10,14 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from pmflib.errors import ConfigError, StoreError
-from pmflib.objects.drafts import mark_draft
-from pmflib.objects.private_files import make_folder
 from pmflib.reporting.work_progress import Report, working
-from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.artefact_copies import copy_artefact, is_there, report_vanished
+from pmflib.store.artefacts import Entry, Store, refuse_unwritable
 from pmflib.store.collection import drop_unfinished
 from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
-from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.places import Amount, digest_place, drop_place, measure
+from pmflib.store.places import Amount, drop_place, measure
 from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
 
 R = TypeVar("R")
@@ -147,10 +141,10 @@ def _copy_entries(
     theirs = target.objects
 
     def copy(entry: Entry) -> tuple[int | None, bytes | None]:
-        size = _copy_artefact(source, target, entry.reference, verify)
+        size = copy_artefact(source, target, entry.reference, verify)
         name = f"manifest/{entry.reference.identity}.json"
         if (content := read_or_none(source, name)) is None:
-            raise _vanished(source, entry.reference)
+            raise report_vanished(source, entry.reference)
         there = read_or_none(target, name)
         if there is not None and there != content and plan.n_ahead:
             _refuse_other_content(source, target, entry)
@@ -167,7 +161,7 @@ def _copy_entries(
             if content is not None:
                 theirs.put(f"manifest/{entry.reference.identity}.json", content)
                 found.entries += 1
-            _tell(report, number, len(plan.entries), found)
+            _show_progress(report, number, len(plan.entries), found)
 
 
 def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
@@ -180,7 +174,7 @@ def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
         )
 
 
-def _tell(report: Report | None, done: int, total: int, found: StoreCopy) -> None:
+def _show_progress(report: Report | None, done: int, total: int, found: StoreCopy) -> None:
     if report is not None:
         report(done, total, f"{found.bytes:,} bytes")
 
@@ -203,80 +197,6 @@ def _map_ahead(
     finally:
         for _, future in waiting:
             future.cancel()
-
-
-def _copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
-    """Copy the files of an artefact, and publish them; bytes of them, or None where they are there."""
-    if not reference.path or _is_there(target, reference, verify):
-        return None
-    ours = source.objects
-    digests = _read_list(source, reference)
-    draft = target.root / "tmp" / mark_draft(reference.kind)
-    make_folder(draft)
-    try:
-        total = 0
-        for name, digest in digests.items():
-            path = draft / name
-            make_folder(path.parent)
-            try:
-                read = ours.fetch_file(f"{reference.path}/{name}", path)
-            except FileNotFoundError:
-                raise _vanished(source, reference) from None
-            if read != digest:
-                raise StoreError(
-                    f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
-                    "is not copied; `pmf verify` lists all that is damaged there, and what to do. What was copied "
-                    "before it stays"
-                )
-            total += path.stat().st_size
-        text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
-        (draft / LIST_FILE).write_text(text, "utf-8")
-        target.publish(draft, reference)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return total
-
-
-def _is_there(target: Store, reference: Reference, verify: bool) -> bool:
-    """Whether a store has an artefact: its list of digests, or every byte."""
-    content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
-    try:
-        digests = json.loads(content or b"{}")
-        if content is None or digest_list(digests) != reference.digest:
-            return False
-    except (ValueError, AttributeError, TypeError):
-        return False
-    return not verify or digest_place(target, reference.path) == digests
-
-
-def _read_list(source: Store, reference: Reference) -> dict[str, str]:
-    """List of an artefact's files, authenticated by the entry."""
-    content = read_or_none(source, f"{reference.path}/{LIST_FILE}")
-    if content is None:
-        raise _vanished(source, reference)
-    try:
-        digests = {str(name): str(digest) for name, digest in json.loads(content).items()}
-        if digest_list(digests) == reference.digest and all(map(_is_inner, digests)):
-            return digests
-        problem = "it is not the one that was published"
-    except (ValueError, AttributeError) as error:
-        problem = str(error)
-    raise StoreError(
-        f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
-        "lists all that is damaged there, and what to do"
-    )
-
-
-def _is_inner(name: str) -> bool:
-    """Whether the name of a file stays in its folder, as every published one does."""
-    return not os.path.isabs(name) and ".." not in name.split("/")
-
-
-def _vanished(source: Store, reference: Reference) -> StoreError:
-    return StoreError(
-        f"{reference.kind} {reference.digest[:12]} is not in store {source.name!r}: `pmf gc` took it away just "
-        "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
-    )
 
 
 def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreCopy) -> None:
@@ -356,7 +276,7 @@ def _count(
     for entry in plan.entries:
         reference = entry.reference
         if reference.path:
-            if target is not None and _is_there(target, reference, verify):
+            if target is not None and is_there(target, reference, verify):
                 found.present[reference.kind] = found.present.get(reference.kind, 0) + 1
             else:
                 size = measure(source, reference.path)

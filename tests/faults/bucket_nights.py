@@ -68,7 +68,7 @@ class Fault:
         The night that it disturbs.
     moment
         When it happens, or begins: as a share of the requests of the night.
-    share
+    extent
         From 0 to 1: of seconds for which the server is gone, or of requests.
     moves
         Whether the next run is made by a machine that has seen nothing of the store.
@@ -79,7 +79,7 @@ class Fault:
     kind: str
     night: Night
     moment: float
-    share: float
+    extent: float
     moves: bool
     seed: int
 
@@ -266,12 +266,12 @@ class BucketNights:
             self.cluster.kill(fault.kind.removeprefix("kill "), draws)
         elif fault.kind == "object server down":
             self.server.is_down = True
-            time.sleep(LONGEST_DOWN * fault.share)
+            time.sleep(LONGEST_DOWN * fault.extent)
             self.server.is_down = False
         else:
             kinds = [kind for kind in KINDS if kind == fault.kind]
             most = MOST_SLOW if fault.kind == "slow answer" else MOST_SPOILT
-            self.server.storm = Storm(tuple(kinds), most * (0.1 + 0.9 * fault.share))
+            self.server.storm = Storm(tuple(kinds), most * (0.1 + 0.9 * fault.extent))
 
     def _check(self, here: Path, night: Night) -> None:
         """Check results, history and every byte of the store."""
@@ -328,8 +328,8 @@ def main() -> None:
             code, n_runs, said = nights.disturb(f"fault-{number}", fault)
             took = time.monotonic() - started
             print(
-                f"{number + 1}: {fault.kind} at {fault.moment:.0%} of the {fault.night} night, share "
-                f"{fault.share:.2f}: exit code {code}, {n_runs} runs, {took:.0f} s; {said.strip()[:200]}",
+                f"{number + 1}: {fault.kind} at {fault.moment:.0%} of the {fault.night} night, extent "
+                f"{fault.extent:.2f}: exit code {code}, {n_runs} runs, {took:.0f} s; {said.strip()[:200]}",
                 flush=True,
             )
             note_fault(fault.kind, fault.night, "a bucket", code)

@@ -8,6 +8,7 @@ from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run, find_live
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
+from tests.object_store import bucket, object_server  # noqa: F401
 
 
 @pytest.fixture
@@ -62,6 +63,27 @@ def test_copy__the_pipeline_goes_on_with_the_copy(pipeline, call, tmp_path):
     point_to(pipeline, store.root)
     pipeline.run()
     assert list_made(store) == there
+
+
+def test_copy__to_a_bucket_and_from_there(pipeline, bucket, call, tmp_path):  # noqa: F811
+    store, address = pipeline.store, f"s3://{bucket}/store"
+    before = list_made(store)
+    code, _, err = call("copy", address, "back")
+    assert code == 2
+    assert f"STORE_A '{address}' is no store" in err
+    for words in ([], ["--verify"]):
+        code, _, err = call("copy", str(store.root), address, *words)
+        assert code == 0, err
+    point_to(pipeline, address)
+    assert pipeline.run()["outcome"] == "unchanged"
+    assert list_made(pipeline.store) == before
+    for words in (["verify"], ["gc", "--keep-runs", "1"], ["verify"], ["status"], ["query", "v0"]):
+        code, _, err = call(words[0], str(pipeline.path), *words[1:])
+        assert code == 0, err
+    code, out, err = call("copy", address, "back", "--json")
+    assert code == 0, err
+    assert json.loads(out)["from"] == address
+    assert list_made(Store(tmp_path / "back")) == before
 
 
 def test_copy__says_what_it_did(pipeline, call):

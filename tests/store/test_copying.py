@@ -230,7 +230,7 @@ def test_copy_store__source_that_is_not_whole_is_refused(source, target, what):
     assert list_records(target, "p") == []
 
 
-def test_copy_store__verify_mends_the_target(source, target):
+def test_copy_store__verify_repairs_the_target(source, target):
     made, _ = run_nights(source)
     copy_store(source, target)
     path = target.root / made[1]["counts"].reference.path / "content"
