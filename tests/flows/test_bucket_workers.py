@@ -107,13 +107,10 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
         made = score.fn(config, stages["dataset"], stages["model"], scale, wanted, 1, cluster)
         folder = fetch_all(nights.store.locate(made))
         table = pq.read_table(folder)
-        found.append((made, table.num_rows))
         dataset = ingest.fn(config, cluster, census.fn(config, cluster))
         labels = find_labels.fn(config, dataset, None, cluster)
-        found[-1] += (
-            labels,
-            pq.read_table(fetch_all(nights.store.locate(labels)) / "labels").num_rows,
-        )
+        labelled = pq.read_table(fetch_all(nights.store.locate(labels)) / "labels")
+        found.append((made, table.num_rows, labels, labelled.num_rows))
     assert found[0] == found[1]
     assert found[0][1] == found[0][3] == 300
     left = {facts.name.split("/")[0] for facts in nights.store.objects.list_objects("")}
