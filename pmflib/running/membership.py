@@ -178,9 +178,18 @@ class Membership:
                 continue
 
     def _give_up(self, error: PmfError) -> None:
-        """End whatever waits for these workers."""
+        """Cancel whatever is asked of these workers from now on.
+
+        The client stays open: a result that somebody waits for on a client that is closed meanwhile never comes.
+        """
+        from distributed import Future
+
         self.error = error
-        self._client.close()
+        while True:
+            waited = [Future(key, self._client) for key in list(self._client.futures)]
+            self._client.cancel(waited, force=True)
+            if self._over.wait(LOOK_SECONDS) or self._client.status == "closed":
+                return
 
     def _wait_for_workers(self, seconds: float) -> None:
         if seconds >= self._patience:

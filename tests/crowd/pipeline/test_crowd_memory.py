@@ -45,29 +45,17 @@ def test_plan_worker_counts__pairs_without_a_common_task_need_no_room():
         blind.check(1 << 30)
 
 
-def test_plan_moments__grows_as_the_method_needs():
-    pairs = plan_pair_method("robust", 1000, 100, 3).needed
-    assert plan_pair_method("robust", 1000, 100_000, 3).needed == pairs
-    assert plan_pair_method("designated", 1000, 1000, 3).needed > pairs + 8 * 3000**2
-    assert plan_pair_method("symnmf", 2000, 100, 3).needed > 2 * pairs
+def need(method, n_pairs, n_workers, n_classes):
+    """Plan of the client, which does this alone."""
+    plan = plan_pair_method(method, n_pairs, n_workers, n_classes)
+    assert plan.needed == 0
+    return plan.join_client()
+
+
+def test_plan_pair_method__grows_as_the_method_needs():
+    pairs = need("robust", 1000, 100, 3).needed
+    assert need("robust", 1000, 100_000, 3).needed == pairs
+    assert need("designated", 1000, 1000, 3).needed > pairs + 8 * 3000**2
+    assert need("symnmf", 2000, 100, 3).needed > 2 * pairs
     with pytest.raises(MemoryPlanError, match=r"matrices of 3,000 x 3,000 levels.*'robust'"):
-        plan_pair_method("cnmf", 10, 1000, 3).check(1 << 20)
-
-
-def test_plan_worker_counts__bounds_what_counting_takes():
-    import tracemalloc
-
-    rng = np.random.default_rng(0)
-    n_workers, n_classes, n_labels = 300, 3, 10
-    steps = rng.integers(1, n_workers // n_labels, (4000, n_labels))
-    workers = np.sort((np.cumsum(steps, axis=1)) % n_workers, axis=1)
-    levels = workers * n_classes + rng.integers(n_classes, size=workers.shape)
-    indptr = np.arange(len(levels) + 1) * n_labels
-    block = SparseBlock(indptr, levels.astype(np.int32).ravel())
-    tracemalloc.start()
-    counts = count_worker_pairs(block, n_workers, n_classes)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    met = int(counts.counts.sum())
-    plan = plan_worker_counts(make_groups(4000, n_labels), n_workers, n_classes, 1, met)
-    assert peak < plan.needed < 5 * peak
+        need("cnmf", 10, 1000, 3).check(1 << 20)
