@@ -1,8 +1,5 @@
-import numpy as np
 import pytest
 
-from pmflib.blocks import SparseBlock
-from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
 from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
