@@ -1,5 +1,8 @@
+import numpy as np
 import pytest
 
+from pmflib.blocks import SparseBlock
+from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
 from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
@@ -56,3 +59,22 @@ def test_plan_pair_method__grows_as_the_method_needs():
     assert need("symnmf", 2000, 100, 3).needed > 2 * pairs
     with pytest.raises(MemoryPlanError, match=r"matrices of 3,000 x 3,000 levels.*'robust'"):
         need("cnmf", 10, 1000, 3).check(1 << 20)
+
+
+def test_plan_worker_counts__bounds_what_counting_takes():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    n_workers, n_classes, n_labels = 300, 3, 10
+    steps = rng.integers(1, n_workers // n_labels, (4000, n_labels))
+    workers = np.sort((np.cumsum(steps, axis=1)) % n_workers, axis=1)
+    levels = workers * n_classes + rng.integers(n_classes, size=workers.shape)
+    indptr = np.arange(len(levels) + 1) * n_labels
+    block = SparseBlock(indptr, levels.astype(np.int32).ravel())
+    tracemalloc.start()
+    counts = count_worker_pairs(block, n_workers, n_classes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    met = int(counts.counts.sum())
+    plan = plan_worker_counts(make_groups(4000, n_labels), n_workers, n_classes, 1, met)
+    assert peak < plan.needed < 5 * peak
