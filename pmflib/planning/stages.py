@@ -42,6 +42,8 @@ SAVED_BYTES = 2e8
 """Bytes of tables and states that the client saves in a second."""
 PASS_SECONDS = 0.015
 """Seconds of the client in a pass: the update, its checkpoint, progress."""
+ROOT_BYTES = 100
+"""Length of the address of a store."""
 FIT_SECONDS = 2.0
 """Seconds of a first model, however small."""
 
@@ -72,14 +74,15 @@ class Planner(PlannedRun):
         # every file is hashed; large ones are looked through for places to cut; then they are read
         hashing = MapWork(
             # the root of the store, and whether to hash again
-            MapTasks.of_items(shape.files, None, None),
+            MapTasks.of_items(shape.files, ROOT_BYTES, 0),
             leaf_seconds=log.raw_bytes / shape.files / HASH_BYTES,
             leaf_read=log.raw_bytes / shape.files,
             leaf_requests=1,
         )
         looked = log.raw_bytes if shape.cut_files else 0
         looking = MapWork(
-            MapTasks.of_items(max(1, shape.looks), None),
+            # the delimiter
+            MapTasks.of_items(max(1, shape.looks), 1),
             leaf_seconds=looked / max(1, shape.looks) / LOOK_BYTES,
             leaf_read=looked / max(1, shape.looks),
             leaf_requests=1,
@@ -218,7 +221,8 @@ class Planner(PlannedRun):
         offsets = 8 * (log.variables + 1)
         passing = MapTasks.of_plan(self.pass_plan.tasks, offsets, None)
         judged = plan_tasks(held_out.costs or (0,), n_threads)
-        judging = MapTasks.of_plan(judged, offsets, None, None, None)
+        # the function that scores, and the target, are sent along
+        judging = MapTasks.of_plan(judged, offsets, 0, None, 0)
         works, read = [], 0.0
         for name, tasks, part, share, repeats, result in (
             ("train", passing, training, 1.0, passes, model),
@@ -279,7 +283,7 @@ class Planner(PlannedRun):
             return StageCost("evaluate")
         # groups are dealt to tasks without their costs
         plan = plan_tasks([1] * len(test.costs), self.cluster.n_threads)
-        tasks = MapTasks.of_plan(plan, None, 8 * log.levels, None, None)
+        tasks = MapTasks.of_plan(plan, None, 8 * log.levels, 0, 0)
         rows = test.n_rows / tasks.leaves
         seconds = rows * log.variables * log.observed * fit.rank * fit.members
         work = self.map_blocks(tasks, rows, seconds * speeds.evaluate_ns * 1e-9)

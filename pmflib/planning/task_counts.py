@@ -16,7 +16,7 @@ from pmflib.ingest.cutting import LEAST_PARQUET
 from pmflib.ingest.pieces import PIECE_ROWS, choose_ranges
 from pmflib.planning.sizes import LogSize
 from pmflib.running.grouping import group_blocks, weigh_blocks
-from pmflib.running.maps import ALL_SENT_BYTES, SENT_BYTES
+from pmflib.running.maps import is_sent_along
 from pmflib.running.task_plans import TaskPlan, count_copies
 from pmflib.store.sample_blocks import BlockReference, choose_block_rows
 
@@ -62,7 +62,7 @@ class MapTasks:
         plan
             As `start_blocks` makes it.
         shared_sizes
-            Bytes of each shared value; None where a value has no known size, and is a task of its own.
+            Bytes of each shared value, as `measure_shared` has it: None is a task of its own.
         balance
             That of the leaves, where the plan does not know their costs; 0 takes the plan's.
         """
@@ -83,8 +83,7 @@ class MapTasks:
 
 def _count_shared(n_tasks: int, sizes: Sequence[int | None]) -> int:
     """Tasks that hold shared values for so many others: where a value is not sent along, one and the copies of it."""
-    most = min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
-    return sum(count_copies(n_tasks) for size in sizes if size is None or size > most)
+    return sum(count_copies(n_tasks) for size in sizes if not is_sent_along(size, n_tasks))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 from pmflib.running.clients import Client, count_threads, list_addresses
@@ -237,13 +238,33 @@ def _take_root(nodes: Sequence[Node[Any]]) -> Any:
     return root.value
 
 
+def measure_shared(value: Any) -> int | None:
+    """Bytes that a shared value takes where it is sent along with tasks, about; None where it may be large.
+
+    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return 0
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, FunctionType):
+        # others are sent with all that they refer to
+        return 0 if value.__module__ != "__main__" and value.__qualname__.isidentifier() else None
+    return getattr(value, "nbytes", None)
+
+
+def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
+    """Whether a shared value of so many bytes is sent along with each of so many tasks, and is no task of its own."""
+    return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
+
+
 def _share(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
     """Give a value to tasks: itself, or the future that each of them takes it from.
 
     Parameters are the argument of a task, not scattered data: they can be made again when a worker is lost. Where there
     are many tasks, some workers take a copy each, and pass it on.
     """
-    if getattr(value, "nbytes", SENT_BYTES + 1) <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks):
+    if is_sent_along(measure_shared(value), n_tasks):
         return [value] * n_tasks
     options = {"pure": False, "retries": RETRIES}
     source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)

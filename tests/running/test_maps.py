@@ -10,13 +10,16 @@ from dask.utils import key_split
 from pmflib.errors import ConfigError
 from pmflib.running.clients import LateClient, count_threads
 from pmflib.running.maps import (
+    SENT_BYTES,
+    is_sent_along,
     keep_loaded,
     map_items,
+    measure_shared,
     recall_items,
     run_blocks,
     start_blocks,
 )
-from pmflib.running.task_names import name_tasks
+from pmflib.running.task_names import name_range, name_tasks
 
 
 @pytest.fixture(params=["alone", "threads"])
@@ -90,6 +93,43 @@ def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monk
         thread_client, lambda item, array: item * int(array[-1]), range(20), sum, shared
     )
     assert found == 190 * 99_999
+
+
+@pytest.mark.parametrize(
+    ("value", "n_bytes"),
+    [
+        (None, 0),
+        (True, 0),
+        (7, 0),
+        (0.5, 0),
+        ("store", 5),
+        (name_range, 0),
+        (np.zeros(10), 80),
+        (lambda: None, None),
+        ([1, 2], None),
+    ],
+)
+def test_measure_shared__small_values_are_sent_along(value, n_bytes):
+    assert measure_shared(value) == n_bytes
+    assert is_sent_along(n_bytes, 1000) == (n_bytes is not None)
+
+
+def test_is_sent_along__not_what_is_large_in_all_tasks():
+    assert is_sent_along(10_000, 10)
+    assert not is_sent_along(10_000, 1000)
+    assert not is_sent_along(SENT_BYTES + 1, 1)
+
+
+def test_start_blocks__small_values_are_no_tasks(thread_client):
+    pending = start_blocks(thread_client, give_first, [1, 2], list, None, 3, name_range, "word")
+    assert pending.wait() == [1, 2]
+    keys = thread_client.run_on_scheduler(lambda dask_scheduler: [*map(str, dask_scheduler.tasks)])
+    mine = pending.leaves[0].key[0]
+    assert not [key for key in keys if mine in key and "shared" in key]
+
+
+def give_first(item, *shared):
+    return item
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])
