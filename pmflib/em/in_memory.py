@@ -69,6 +69,11 @@ class SamplesInMemory:
         hidden.n_observed = sum(block.n_observed for block in hidden._blocks)
         return hidden
 
+    @property
+    def n_side_by_side(self) -> int:
+        """Independent runs of EM at a time: one, which keeps all processors busy."""
+        return 1
+
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one."""
         logs = [take_logs(*model) for model in models]

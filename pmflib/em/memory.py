@@ -8,7 +8,13 @@ from pmflib.store.sample_blocks import BLOCK_BYTES
 
 
 def plan_em(
-    n_levels: int, rank: int, n_threads: int, n_models: int = 1, *, n_held: int = 10
+    n_levels: int,
+    rank: int,
+    n_threads: int,
+    n_models: int = 1,
+    *,
+    n_held: int = 10,
+    n_runs: int = 1,
 ) -> MemoryPlan:
     """Plan the memory of EM passes, without the samples: these are read again in each pass where they do not fit.
 
@@ -22,6 +28,8 @@ def plan_em(
         Number of models that run side by side: they take as much as one of their summed rank.
     n_held
         Most sufficient statistics that a task holds at once: `TaskPlan.n_held` of a pass.
+    n_runs
+        Independent runs side by side: a thread works for one of them, and holds what it has made for the others.
     """
     table = 8 * n_levels * rank * n_models
     several = f"{n_models} models of " if n_models > 1 else ""
@@ -29,13 +37,14 @@ def plan_em(
     return MemoryPlan(
         "EM",
         {
-            f"{parameters}, and their logarithms for every thread": (n_threads + 2) * table,
-            f"sufficient statistics, up to {n_held} to merge by each thread": n_threads
-            * n_held
+            f"{parameters}, and their logarithms for every thread": (n_threads + 2 * n_runs)
+            * table,
+            f"sufficient statistics, up to {n_held + n_runs - 1} to merge by each thread": n_threads
+            * (n_held + n_runs - 1)
             * table,
             "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
             "sample blocks": n_threads * 4 * BLOCK_BYTES,
         },
         "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
-        {f"{parameters}, before and after a pass": 10 * table},
+        {f"{parameters}, before and after a pass": 10 * n_runs * table},
     )

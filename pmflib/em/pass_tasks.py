@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from pmflib.running.task_plans import TaskPlan, plan_tasks
 
+SIDE_BY_SIDE = 2
+"""Runs of EM side by side on many threads: between the passes of one, those of the other fill the threads."""
+SIDE_THREADS = 32
+"""Threads from which on it is worth while: so many tasks are handed out in the time of the merges and of the update;
+fewer threads are busy with the tasks of one run, and a second one would only take memory."""
+
 
 @dataclass(frozen=True)
 class PassPlan:
@@ -39,6 +45,11 @@ class PassPlan:
         """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
         each = self.tasks.n_runs + self.tasks.n_copies + self.tasks.n_values_sent
         return self.n_shares * each * self.models_per_share * self.model_bytes
+
+
+def choose_side_by_side(n_threads: int) -> int:
+    """Choose how many independent runs of EM are under way at a time on so many threads; their bits do not change."""
+    return SIDE_BY_SIDE if n_threads >= SIDE_THREADS else 1
 
 
 def plan_pass(

@@ -10,7 +10,9 @@ from pmflib.reporting.work_progress import Report
 
 
 class PassReporter:
-    """Reports the passes of a fit, run by run: what `pmflib.fit_em` takes as ``on_pass``.
+    """Reports the passes of a fit: what `pmflib.fit_em` takes as ``on_pass``.
+
+    Runs, one after the other or side by side, are told apart by their names.
 
     Parameters
     ----------
@@ -22,18 +24,18 @@ class PassReporter:
 
     def __init__(self, report: Report, max_passes: int) -> None:
         self._report, self._max_passes = report, max_passes
-        self._run, self._first_pass, self._started = "", 0, 0.0
+        self._began: dict[str, tuple[int, float]] = {}
 
     def __call__(self, run: str, state: EMState) -> None:
         """Report a pass of a run."""
         text = f"{run}: {describe_fit(state.log_likelihoods, state.held_out)}"
-        if run == self._run:
-            n_passes = state.n_passes - self._first_pass
-            per_pass = (time.monotonic() - self._started) / n_passes
+        if run in self._began and self._began[run][0] < state.n_passes:
+            first_pass, started = self._began[run]
+            per_pass = (time.monotonic() - started) / (state.n_passes - first_pass)
             text += f", at most {(self._max_passes - state.n_passes) * per_pass:,.0f} s left"
         else:
             # the first pass also compiles kernels and loads blocks: it does not predict those to come
-            self._run, self._first_pass, self._started = run, state.n_passes, time.monotonic()
+            self._began[run] = state.n_passes, time.monotonic()
         if state.n_passes < self._max_passes:
             self._report(state.n_passes, self._max_passes, text)
 

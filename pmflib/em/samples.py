@@ -24,6 +24,10 @@ class Samples(Protocol):
     def n_observed(self) -> int:
         """Number of observed cells."""
 
+    @property
+    def n_side_by_side(self) -> int:
+        """Independent runs of EM over these samples that are under way at a time."""
+
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one."""
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each, merge_scores
-from pmflib.em.pass_tasks import PassPlan, plan_pass
+from pmflib.em.pass_tasks import PassPlan, choose_side_by_side, plan_pass
 from pmflib.em.statistics import (
     EMStatistics,
     ScoreBlock,
@@ -86,6 +87,8 @@ class StoredSamples:
     spare_bytes: int = 0
     target: int | None = None
     _held: list[HeldItems] = field(default_factory=list, init=False, repr=False)
+    # runs side by side take the same blocks
+    _holding: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def open(
@@ -134,6 +137,11 @@ class StoredSamples:
     def n_observed(self) -> int:
         """Number of observed cells."""
         return sum(block.n_observed for block in self.blocks)
+
+    @property
+    def n_side_by_side(self) -> int:
+        """Independent runs of EM at a time: several where there are many threads, else one."""
+        return choose_side_by_side(count_threads(self.client))
 
     def digest(self) -> str:
         """SHA-256 of the places of the blocks and of the rows in them, in hexadecimal; no block is read."""
@@ -249,6 +257,11 @@ class StoredSamples:
         return group_blocks(self.blocks)
 
     def _hold(self) -> HeldItems:
+        """What `_deal_groups` returns, for one thread of the client at a time."""
+        with self._holding:
+            return self._deal_groups()
+
+    def _deal_groups(self) -> HeldItems:
         """Groups where they are worked on, dealt to the threads that there are: blocks if they fit, else references."""
         n_threads = count_threads(self.client)
         if self._held:

@@ -135,6 +135,11 @@ class Options:
         return N_STARTS if self.small else self.members
 
     @property
+    def n_candidates(self) -> int:
+        """Runs of single models at most: every pseudo-count with the first start method, the others with one."""
+        return len(self.start_methods) + len(self.pseudo_counts) - 1
+
+    @property
     def is_open(self) -> bool:
         """Whether held-out samples could decide anything."""
         return len(self.start_methods) > 1 or len(self.pseudo_counts) > 1 or self.members > 1

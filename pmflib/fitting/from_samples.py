@@ -233,7 +233,9 @@ def plan_fit_em(
     options = Options.make(start, pseudo_count, members, rank)
     options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
     n_held = samples.plan_pass(rank, options.n_models).tasks.n_held
-    return plan_em(samples.schema.n_levels, rank, n_threads, options.n_models, n_held=n_held)
+    n_runs = min(samples.n_side_by_side, options.n_candidates)
+    sizes = samples.schema.n_levels, rank, n_threads, options.n_models
+    return plan_em(*sizes, n_held=n_held, n_runs=n_runs)
 
 
 def check_can_start(model: JointPMF) -> None:

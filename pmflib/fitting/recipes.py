@@ -12,6 +12,7 @@ from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.fitting.averaging import average_parameters
 from pmflib.fitting.candidates import Options, Recipe
+from pmflib.fitting.side_by_side import SideBySide
 from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
@@ -58,7 +59,7 @@ def find_recipe(
     ends: list[EMState] = []
 
     def run(method: str, pseudo_count: float) -> float:
-        state = runs.run(f"{method}-{pseudo_count:g}", make_starts(method, 1), pseudo_count)
+        state = side_by_side.find((method, pseudo_count))
         score = max(state.held_out)
         if not scores or score > max(scores.values()):
             # the others are not kept: of large models there is no room for many
@@ -66,11 +67,27 @@ def find_recipe(
         scores[method, pseudo_count] = score
         return score
 
-    by_pseudo_count = _climb(options.pseudo_counts, lambda each: run(methods[0], each))
-    pseudo_counts = _compare_scores("pseudo_count", by_pseudo_count)
-    pseudo_count = float(pseudo_counts.chosen.settings["pseudo_count"])
-    by_method = {methods[0]: by_pseudo_count[pseudo_count]}
-    by_method |= {method: run(method, pseudo_count) for method in methods[1:]}
+    def try_pseudo_count(each: float) -> float:
+        if len(scores) == len(certain):
+            # nearly always the last: the best so far stays the best, or that run is stopped
+            best = max(scores, key=scores.__getitem__)[1]
+            others = [(method, best) for method in methods[1:]]
+            side_by_side.start((methods[0], each), *others)
+        return run(methods[0], each)
+
+    certain = _list_certain(options.pseudo_counts)
+    with SideBySide(runs, make_starts) as side_by_side:
+        side_by_side.start(*((methods[0], each) for each in certain))
+        if len(certain) == 1:
+            side_by_side.start(*((method, certain[0]) for method in methods[1:]))
+        by_pseudo_count = _climb(options.pseudo_counts, try_pseudo_count)
+        pseudo_counts = _compare_scores("pseudo_count", by_pseudo_count)
+        pseudo_count = float(pseudo_counts.chosen.settings["pseudo_count"])
+        needed = [(method, pseudo_count) for method in methods[1:]]
+        side_by_side.stop_others(needed)
+        side_by_side.start(*needed)
+        by_method = {methods[0]: by_pseudo_count[pseudo_count]}
+        by_method |= {method: run(method, pseudo_count) for method in methods[1:]}
     starts = _compare_scores("start", by_method)
     method = str(starts.chosen.settings["start"])
     (state,) = ends
@@ -180,7 +197,7 @@ def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters
 
 def _climb(values: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
     """Scores from the default on as long as neighbours are better, in the order in which they were taken."""
-    at = values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
+    at = _find_first(values)
     scores = {values[at]: score(values[at])}
     for step in (-1, 1):
         place = at + step
@@ -193,6 +210,18 @@ def _climb(values: Sequence[float], score: Callable[[float], float]) -> dict[flo
             # it went up this way: it goes down the other way
             break
     return scores
+
+
+def _find_first(values: Sequence[float]) -> int:
+    """Place of the value that is scored first."""
+    return values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
+
+
+def _list_certain(values: Sequence[float]) -> list[float]:
+    """Values that `_climb` scores whatever the scores are, in order: the first one, and its first neighbour."""
+    at = _find_first(values)
+    neighbour = at - 1 if at else 1
+    return [values[at], *values[neighbour : neighbour + 1]]
 
 
 def _compare_scores(name: str, scores: Mapping[str, float] | Mapping[float, float]) -> Comparison:

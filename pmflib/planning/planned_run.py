@@ -10,7 +10,7 @@ from pmflib.counting.counting_tasks import choose_runs
 from pmflib.counting.kernel_choice import TILE_ROWS, CountingWork, estimate_costs
 from pmflib.counting.memory import plan_counting
 from pmflib.em.memory import plan_em
-from pmflib.em.pass_tasks import PassPlan, plan_pass
+from pmflib.em.pass_tasks import PassPlan, choose_side_by_side, plan_pass
 from pmflib.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.planning.speeds import Speeds
 from pmflib.planning.stage_costs import MapWork, StageCost, add_parts, time_maps
@@ -92,7 +92,13 @@ class PlannedRun:
         """Memory of a pass in a worker, and in the client, without samples."""
         fit, n_held = self.fit, self.pass_plan.tasks.n_held
         sizes = self.log.levels, fit.rank, self.cluster.threads, fit.members
-        return plan_em(*sizes, n_held=n_held)
+        return plan_em(*sizes, n_held=n_held, n_runs=self.n_side_by_side)
+
+    @property
+    def n_side_by_side(self) -> int:
+        """Runs of EM that are under way at a time."""
+        n_runs = self.fit.runs if self.fit.validation else 1
+        return min(choose_side_by_side(self.cluster.n_threads), n_runs)
 
     @cached_property
     def keeps(self) -> tuple[bool, bool]:
@@ -201,11 +207,16 @@ class PlannedRun:
         worker_memory: int,
         client_memory: int,
         tasks: int | None = None,
+        side_by_side: int = 1,
     ) -> StageCost:
-        """Add up maps and the work of the client between them; tasks are those of the maps, or given."""
+        """Add up maps and the work of the client between them; tasks are those of the maps, or given.
+
+        Where maps are side by side, the client works for one while workers are busy with another.
+        """
         cluster, speeds = self.cluster, self.speeds
         done = [time_maps(work, cluster, speeds) for work in works]
-        wall = sum(times.wall for times in done) + client_seconds
+        client_wall = client_seconds / side_by_side
+        wall = sum(times.wall for times in done) + client_wall
         useful = sum(add_seconds(work, speeds) for work in works)
         if tasks is None:
             tasks = sum(work.repeats * work.tasks.total for work in works)
@@ -225,7 +236,7 @@ class PlannedRun:
             worker_memory=worker_memory,
             client_memory=client_memory,
             efficiency=min(1.0, useful / max(wall * cluster.n_threads, 1e-300)),
-            parts=add_parts(*(times.parts for times in done), {"client": client_seconds}),
+            parts=add_parts(*(times.parts for times in done), {"client": client_wall}),
         )
 
 

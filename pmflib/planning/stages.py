@@ -254,6 +254,7 @@ class Planner(PlannedRun):
                     result_bytes=result,
                     copied_bytes=model,
                     repeats=repeats,
+                    side_by_side=self.n_side_by_side,
                 )
             )
         return works, read
@@ -271,6 +272,7 @@ class Planner(PlannedRun):
             written_bytes=4.0 * model * passes,
             files=8 + passes,
             client_seconds=passes * a_pass,
+            side_by_side=self.n_side_by_side,
             worker_memory=OWN_BYTES + plan.needed + self.kept_bytes,
             client_memory=self.client_bytes(plan) + FIT_TABLES * 8 * log.levels**2,
         )
