@@ -35,12 +35,12 @@ from benchmarks.pipeline.scaling import (
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.counting_tasks import FOLDS_AHEAD, join_runs, plan_fold_runs
+from pmflib.counting.counting_tasks import FOLDS_AHEAD, cut_fold
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
 from pmflib.em.stored_samples import evaluate_group, load_group
 from pmflib.running.clients import open_client, start_workers
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
 from pmflib.running.maps import HeldItems, keep_loaded, start_blocks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
@@ -185,8 +185,7 @@ def compare_planned(
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
         groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
-        plans = [plan_fold_runs([*map(weigh_blocks, each)], N_FOLDS, 2) for each in groups]
-        runs = [join_runs(*each) for each in zip(groups, plans, strict=True)]
+        runs = [cut_fold(mine, N_FOLDS, 2) for mine in folds]
         compare(title, name, client, groups, runs, 0, rounds)
     else:
         planned = group_blocks(blocks)

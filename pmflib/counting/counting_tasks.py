@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
+from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
 from pmflib.running.task_plans import TaskPlan, plan_tasks
-
-T = TypeVar("T")
+from pmflib.store.sample_blocks import BlockReference
 
 BUSY_SHARE = 0.9
 """Share of the time that all threads are to work, at least, were all runs of blocks equal."""
@@ -38,13 +37,18 @@ def count_folds_ahead(n_folds: int, n_threads: int) -> int:
     return max(FOLDS_AHEAD, 1 + -(-n_threads // choose_runs(n_folds, n_threads)))
 
 
-def plan_fold_runs(costs: Sequence[int], n_folds: int, n_threads: int) -> TaskPlan:
-    """Cut the groups of a fold into runs; each is counted into one table.
+def plan_fold_runs(costs: Sequence[int], n_groups: int, n_folds: int, n_threads: int) -> TaskPlan:
+    """Cut the blocks of a fold into runs; each is counted into one table, by one task.
+
+    Tables hold whole numbers, so that their sum has the same bits wherever runs are cut: between any two blocks, for
+    the sake of runs that are alike, and not between groups, which are as large as tasks must be to be worth while.
 
     Parameters
     ----------
     costs
-        Cost of each group of the fold, at least one, as `pmflib.running.grouping.weigh_blocks` has it.
+        Cost of each block of the fold, at least one, as `pmflib.running.grouping.weigh_blocks` has it.
+    n_groups
+        Groups that `pmflib.running.grouping.group_blocks` makes of them to count: there are no more runs.
     n_folds, n_threads
         As for `choose_runs`.
 
@@ -52,12 +56,16 @@ def plan_fold_runs(costs: Sequence[int], n_folds: int, n_threads: int) -> TaskPl
     -------
     A plan of which only the runs are used: see `plan_fold_merges`.
     """
-    return plan_tasks(costs, choose_runs(n_folds, n_threads))
+    return plan_tasks(costs, min(n_groups, choose_runs(n_folds, n_threads)))
 
 
-def join_runs(groups: Sequence[Sequence[T]], plan: TaskPlan) -> list[list[T]]:
-    """Put the groups of each run together: what a task counts into one table."""
-    return [[item for group in groups[start:stop] for item in group] for start, stop in plan.runs]
+def cut_fold(
+    blocks: Sequence[BlockReference], n_folds: int, n_threads: int
+) -> list[list[BlockReference]]:
+    """Cut the blocks of a fold, at least one, into runs as `plan_fold_runs` plans them."""
+    n_groups = len(group_blocks(blocks, COUNTING_COARSENESS))
+    plan = plan_fold_runs([weigh_blocks([each]) for each in blocks], n_groups, n_folds, n_threads)
+    return [list(blocks[start:stop]) for start, stop in plan.runs]
 
 
 def plan_fold_merges(n_runs: int, n_levels: int) -> TaskPlan:

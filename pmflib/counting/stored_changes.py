@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
-from pmflib.counting.counting_tasks import count_folds_ahead, join_runs, plan_fold_runs
+from pmflib.counting.counting_tasks import count_folds_ahead, cut_fold
 from pmflib.counting.counts_writers import CountsWriter, DifferenceWriter
 from pmflib.counting.fold_counting import count_folds, load_changes, save_changes
 from pmflib.counting.increments import Increment
@@ -18,8 +18,6 @@ from pmflib.running.grouping import (
     BLOCK_COST,
     COUNTING_COARSENESS,
     MIN_GROUP,
-    group_blocks,
-    weigh_blocks,
 )
 from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.store.dataset_changes import DatasetChange
@@ -78,9 +76,8 @@ def count_stored_changes(
         runs: list[tuple[int, list[BlockReference]]] = []
         for sign, blocks in ((1, added[fold]), (-1, removed[fold])):
             if blocks:
-                groups = group_blocks(blocks, COUNTING_COARSENESS)
-                plan = plan_fold_runs([*map(weigh_blocks, groups)], max(1, len(changed)), n_threads)
-                runs += [(sign, run) for run in join_runs(groups, plan)]
+                cut = cut_fold(blocks, max(1, len(changed)), n_threads)
+                runs += [(sign, run) for run in cut]
         return start_blocks(
             client,
             count_changes,

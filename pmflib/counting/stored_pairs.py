@@ -9,11 +9,10 @@ import numpy as np
 
 from pmflib.arrays import IntArray
 from pmflib.counting.adding import add_blocks
-from pmflib.counting.counting_tasks import count_folds_ahead, join_runs, plan_fold_runs
+from pmflib.counting.counting_tasks import count_folds_ahead, cut_fold
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.fold_counting import count_folds, load_table, save_table
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
 from pmflib.running.maps import PendingResult, start_blocks
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
 
@@ -49,8 +48,7 @@ def count_stored_pairs(
     n_threads, n_filled = count_threads(client) if filled else 1, max(1, len(filled))
 
     def start(fold: int) -> PendingResult[IntArray]:
-        groups = group_blocks(blocks_by_fold[fold], COUNTING_COARSENESS)
-        runs = join_runs(groups, plan_fold_runs([*map(weigh_blocks, groups)], n_filled, n_threads))
+        runs = cut_fold(blocks_by_fold[fold], n_filled, n_threads)
         return start_blocks(
             client,
             count_group,

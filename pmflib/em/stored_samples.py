@@ -13,7 +13,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import Block, DenseBlock
-from pmflib.counting.counting_tasks import choose_runs, join_runs, plan_fold_runs
+from pmflib.counting.counting_tasks import choose_runs, cut_fold
 from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, merge_tables
@@ -30,7 +30,7 @@ from pmflib.em.statistics import (
     take_logs,
 )
 from pmflib.running.clients import Client, count_threads, find_memory
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
+from pmflib.running.grouping import group_blocks, weigh_blocks
 from pmflib.running.maps import HeldItems, PendingResult, keep_loaded, run_blocks, start_blocks
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
@@ -188,9 +188,8 @@ class StoredSamples:
         counts = PairCounts.zero(self.schema, n_counts)
         for place, fold in enumerate(folds):
             mine = [block for block in self.blocks if block.fold == fold]
-            groups = group_blocks(mine, COUNTING_COARSENESS)
             # one fold at a time: all threads count it
-            runs = join_runs(groups, plan_fold_runs([*map(weigh_blocks, groups)], 1, n_threads))
+            runs = cut_fold(mine, 1, n_threads)
             counts.tables[place] = run_blocks(
                 self.client,
                 count_group,

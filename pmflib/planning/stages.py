@@ -157,7 +157,8 @@ class Planner(PlannedRun):
         filled = [part for part in folds if part.n_rows]
         maps = []
         for part in filled:
-            runs = plan_fold_runs(part.costs, len(filled), n_threads)
+            n_groups = len(part.costs)
+            runs = plan_fold_runs(part.block_costs, n_groups, len(filled), n_threads)
             tasks = plan_tasks([1] * runs.n_runs, n_threads, table)
             offsets = 8 * (log.variables + 1)
             maps.append(MapTasks.of_plan(tasks, offsets, balance=runs.balance))

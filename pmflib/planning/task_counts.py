@@ -147,14 +147,15 @@ class FoldPart:
     ----------
     n_rows, n_bytes, n_blocks
         Samples, bytes of their blocks in memory, and blocks.
-    costs
-        Cost of each group of blocks.
+    costs, block_costs
+        Cost of each group of blocks, and of each block.
     """
 
     n_rows: int
     n_bytes: int
     n_blocks: int
     costs: tuple[int, ...]
+    block_costs: tuple[int, ...]
 
 
 @lru_cache(maxsize=256)
@@ -180,6 +181,7 @@ def plan_folds(
         sum(block.nbytes for block in mine),
         len(mine),
         tuple(weigh_blocks(group) for group in groups),
+        tuple(weigh_blocks([block]) for block in mine),
     )
 
 

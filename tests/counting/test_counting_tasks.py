@@ -23,8 +23,14 @@ def test_choose_runs__as_few_as_can_be():
 
 
 def test_plan_fold_runs__no_more_than_there_are_groups():
-    assert plan_fold_runs([5, 5, 5], 20, 1000).n_runs == 3
-    assert plan_fold_runs([1] * 224, 20, 1000).n_runs == 50
+    assert plan_fold_runs([5] * 30, 3, 20, 1000).n_runs == 3
+    assert plan_fold_runs([1] * 224, 224, 20, 1000).n_runs == 50
+
+
+def test_plan_fold_runs__are_alike_though_groups_are_few():
+    plan = plan_fold_runs([1000] * 9500, 251, 16, 1000)
+    assert plan.n_runs == 62
+    assert plan.balance < 1.01
 
 
 def test_plan_fold_merges__large_tables_are_merged_few_at_a_time():
