@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pmflib.running.grouping import WANTED_GROUPS
 from pmflib.running.task_plans import TaskPlan, plan_tasks
 
 SIDE_BY_SIDE = 2
@@ -47,6 +48,19 @@ class PassPlan:
         return self.n_shares * each * self.models_per_share * self.model_bytes
 
 
+LEAST_RUN = 1 << 27
+"""Observed cells of a task at least, where there are more than `WANTED_GROUPS` tasks: about a quarter of a second of a
+pass of rank 20. Held-out samples are few, and more tasks take longer to be handed out than they save."""
+
+
+def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
+    """Choose how many tasks there are to be for groups of such costs, as for `plan_pass`, at most one for each thread.
+
+    Groups, and with them the bits of the result, stay as they are.
+    """
+    return max(1, min(n_threads, max(WANTED_GROUPS, sum(costs) // LEAST_RUN)))
+
+
 def choose_side_by_side(n_threads: int) -> int:
     """Choose how many independent runs of EM are under way at a time on so many threads; their bits do not change."""
     return SIDE_BY_SIDE if n_threads >= SIDE_THREADS else 1
@@ -55,7 +69,7 @@ def choose_side_by_side(n_threads: int) -> int:
 def plan_pass(
     costs: Sequence[int], n_threads: int, n_levels: int, rank: int, n_models: int = 1
 ) -> PassPlan:
-    """Plan the tasks of a pass: one for each thread, where there are as many groups.
+    """Plan the tasks of a pass: as many as `choose_tasks` says, where there are as many groups.
 
     Parameters
     ----------
@@ -71,5 +85,5 @@ def plan_pass(
     step = -(-n_models // min(-(-n_threads // n_groups), n_models))
     model_bytes = 8 * rank * (n_levels + 1)
     n_shares = -(-n_models // step)
-    tasks = plan_tasks(costs or [0], n_threads, step * model_bytes)
+    tasks = plan_tasks(costs or [0], choose_tasks(costs, n_threads), step * model_bytes)
     return PassPlan(tasks, step, n_shares, model_bytes)

@@ -20,7 +20,7 @@ from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each, merge_scores
-from pmflib.em.pass_tasks import PassPlan, choose_side_by_side, plan_pass
+from pmflib.em.pass_tasks import PassPlan, choose_side_by_side, choose_tasks, plan_pass
 from pmflib.em.statistics import (
     EMStatistics,
     ScoreBlock,
@@ -262,10 +262,11 @@ class StoredSamples:
 
     def _deal_groups(self) -> HeldItems:
         """Groups where they are worked on, dealt to the threads that there are: blocks if they fit, else references."""
-        n_threads = count_threads(self.client)
+        costs = [*map(weigh_blocks, self._groups)]
+        n_tasks = choose_tasks(costs, count_threads(self.client))
         if self._held:
             held = self._held[0]
-            n_wanted = min(n_threads, len(held))
+            n_wanted = min(n_tasks, len(held))
             if abs(n_wanted - held.plan.n_runs) * CHANGED_SHARE <= held.plan.n_runs:
                 return held
             # they go before others come
@@ -278,8 +279,8 @@ class StoredSamples:
             groups = [[DenseBlock(np.empty((0, self.schema.n_variables), np.int8))]]
         elif fits:
             load = load_group
-        costs = [*map(weigh_blocks, self._groups)]
-        self._held.append(keep_loaded(self.client, load, groups, costs, "load" if fits else "list"))
+        name = "load" if fits else "list"
+        self._held.append(keep_loaded(self.client, load, groups, costs, name, n_tasks))
         return self._held[0]
 
 

@@ -63,17 +63,20 @@ def simulate_map(
     speeds: Speeds,
     hitches: Hitches = Hitches(),
     seed: int = 0,
+    rounds: int = 1,
 ) -> SimulatedMap:
-    """Play one round of maps: as many as are under way side by side, submitted one after the other.
+    """Play maps: as many as are under way side by side, each followed by the next one of its run.
 
     Parameters
     ----------
     work, cluster, speeds
-        As for `time_maps`; repeats beyond those side by side are not played.
+        As for `time_maps`.
     hitches
         How workers differ.
     seed
         Seed of the speeds, and of what is held up.
+    rounds
+        Maps of each run, one after the other; other repeats are not played.
     """
     rng = np.random.default_rng(seed)
     tasks, n_threads = work.tasks, cluster.n_threads
@@ -102,7 +105,7 @@ def simulate_map(
     waiting: list[tuple[int, int, float]] = []
     done: list[tuple[float, int, int, int]] = []
     left = [[tasks.leaves, *levels] for _ in range(n_maps)]
-    ends = [0.0] * n_maps
+    ends, to_come = [0.0] * n_maps, [rounds - 1] * n_maps
 
     def hand_out() -> None:
         nonlocal clock, scheduler
@@ -113,9 +116,12 @@ def simulate_map(
             scheduler += step
             heapq.heappush(done, (clock + seconds * slowness[thread], thread, number, level))
 
-    for number in range(n_maps)[::-1]:
+    def list_leaves(number: int) -> list[tuple[int, int, float]]:
         seconds = leaf * costs * np.where(held_up[number], hitches.factor, 1.0)
-        waiting += [(number, 0, float(each)) for each in seconds[::-1]]
+        return [(number, 0, float(each)) for each in seconds[::-1]]
+
+    for number in range(n_maps)[::-1]:
+        waiting += list_leaves(number)
     start = busy * speeds.map_seconds * (1 + tasks.depth) * n_maps
     start += step * 2 * tasks.shared * n_maps
     clock, scheduler = start, start
@@ -130,11 +136,18 @@ def simulate_map(
         if counts[level] == 0:
             if level + 1 < len(counts):
                 waiting += [(number, level + 1, merging)] * counts[level + 1]
+            elif to_come[number]:
+                to_come[number] -= 1
+                left[number] = [tasks.leaves, *levels]
+                more = busy * speeds.map_seconds * (1 + tasks.depth) + step * 2 * tasks.shared
+                clock, scheduler = clock + more, scheduler + more
+                # first come, first served
+                waiting[:0] = list_leaves(number)
             else:
                 ends[number] = clock
         hand_out()
     wall = max(ends)
-    alone = n_maps * tasks.leaves * (leaf - speeds.worker_task_seconds)
+    alone = rounds * n_maps * tasks.leaves * (leaf - speeds.worker_task_seconds)
     return SimulatedMap(wall, scheduler, alone, alone / (wall * n_threads))
 
 

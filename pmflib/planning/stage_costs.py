@@ -156,7 +156,9 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
     scheduler's n s for all tasks, and the workers' part, which is s / 2 for each thread until the last one has its
     first task, then ceil(n / T) t times the balance of the leaves, prolonged by the slowest of T workers where there
     are few rounds: spread sqrt(2 ln T) / ceil(n / T). Merges follow, a level at a time. Maps that are under way side by
-    side share the threads. `pmflib.planning.simulation` plays the same tasks one by one.
+    side share the threads; where others follow them, one by one, the first tasks and the merges of one map are beside
+    the work of the others, but none is quicker than it were alone. `pmflib.planning.simulation` plays the same tasks
+    one by one.
     """
     tasks, n_threads = work.tasks, cluster.n_threads
     side = max(1, min(work.side_by_side, work.repeats))
@@ -170,9 +172,12 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
     computing = work.leaf_seconds + speeds.worker_task_seconds
     waiting = leaf - computing
 
-    rounds = math.ceil(side * tasks.leaves / n_threads)
-    slowest = 1.0 + speeds.spread * math.sqrt(2 * math.log(max(at_work, 2))) / rounds
-    working = rounds * leaf * tasks.balance * slowest
+    def find_working(n_maps: int) -> float:
+        rounds = math.ceil(n_maps * tasks.leaves / n_threads)
+        slowest = 1.0 + speeds.spread * math.sqrt(2 * math.log(max(at_work, 2))) / rounds
+        return rounds * leaf * tasks.balance * slowest
+
+    working = find_working(side)
     ramp = busy * per_task * at_work / 2
     in_merge = tasks.moved / max(tasks.merges, 1) * work.result_bytes
     merging = tasks.depth * (
@@ -182,15 +187,21 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
         + in_merge / speeds.network_bytes
         + in_merge / ADD_BYTES
     )
-    wall = max(side * scheduler, ramp + working) + of_map + merging
     groups = math.ceil(work.repeats / side)
+    after = of_map + merging
+    if side == 1:
+        wall = groups * (max(scheduler, ramp + working) + after)
+    else:
+        first = busy * per_task * min(n_threads, tasks.leaves) / 2
+        alone = max(scheduler, first + find_working(1)) + after
+        wall = max(groups * side * scheduler, ramp + groups * working, groups * alone) + after
 
     worker_tasks = tasks.total * speeds.worker_task_seconds + tasks.leaves * work.leaf_seconds
     worker_tasks += tasks.moved * work.result_bytes / ADD_BYTES
     network = tasks.moved * work.result_bytes + tasks.total * work.sent_bytes + work.result_bytes
     network += work.copied_bytes * cluster.workers
     return MapTimes(
-        wall=groups * wall,
+        wall=wall,
         scheduler=work.repeats * scheduler,
         worker=work.repeats * worker_tasks,
         waiting=work.repeats * tasks.leaves * waiting,

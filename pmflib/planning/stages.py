@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmflib.counting.counting_tasks import count_folds_ahead, plan_fold_runs
+from pmflib.em.pass_tasks import choose_tasks
 from pmflib.planning.planned_run import (
     BLOCK_RECORD,
     CLIENT_BYTES,
@@ -221,7 +222,7 @@ class Planner(PlannedRun):
         training, held_out = (self.gather(*part) for part in self.parts)
         offsets = 8 * (log.variables + 1)
         passing = MapTasks.of_plan(self.pass_plan.tasks, offsets, None)
-        judged = plan_tasks(held_out.costs or (0,), n_threads)
+        judged = plan_tasks(held_out.costs or (0,), choose_tasks(held_out.costs, n_threads))
         # the function that scores, and the target, are sent along
         judging = MapTasks.of_plan(judged, offsets, 0, None, 0)
         works, read = [], 0.0

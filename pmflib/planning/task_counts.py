@@ -2,7 +2,7 @@
 
 Nothing is decided here: blocks are cut as `SampleWriter` cuts them and grouped by `group_blocks`; files are cut by
 `choose_ranges`, dealt to buckets by `choose_buckets`, and these assembled in groups by `group_buckets`; tasks are
-planned by `plan_tasks`, `plan_pass` and `plan_fold_runs`.
+planned by `plan_tasks`, `plan_pass`, `choose_tasks` and `plan_fold_runs`.
 """
 
 from __future__ import annotations

@@ -370,8 +370,9 @@ def keep_loaded(
     items: Sequence[T],
     costs: Sequence[int] | None = None,
     name: str = "",
+    n_tasks: int = 0,
 ) -> HeldItems:
-    """Load items into the memory of the workers that will work on them: a run of them for each thread.
+    """Load items into the memory of the workers that will work on them, in runs of one task each.
 
     Items of a worker that is lost are loaded again, by others.
 
@@ -383,9 +384,11 @@ def keep_loaded(
         Called with an item.
     items
         At least one.
+    n_tasks
+        Number of runs, at most; 0 is one for each thread.
     """
     weights = [1] * len(items) if costs is None else costs
-    plan = plan_tasks(weights, count_threads(client))
+    plan = plan_tasks(weights, n_tasks or count_threads(client))
     parts = [list(items[start:stop]) for start, stop in plan.runs]
     if client is None:
         return HeldItems(plan, [_load_run(part, load) for part in parts])

@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.em.pass_tasks import plan_pass
+from pmflib.em.pass_tasks import choose_tasks, plan_pass
 from pmflib.running import grouping
 from pmflib.running.grouping import count_groups, group_blocks
 from pmflib.store.sample_blocks import BlockReference
@@ -8,7 +8,7 @@ from pmflib.store.sample_blocks import BlockReference
 
 def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
     n_groups = count_groups(30 * 10**10, 10**10 // 65_536)
-    plan = plan_pass([1] * n_groups, 1000, 150, 20)
+    plan = plan_pass([1 << 26] * n_groups, 1000, 150, 20)
     assert 4000 < n_groups < 5000
     assert plan.n_tasks < 1150
     # parameters of 24 kB to every task, and what they make of them to the merges: kilobytes a thread
@@ -29,3 +29,11 @@ def test_count_groups__as_many_as_are_made(n_blocks, coarseness):
     assert count_groups(n_cells * n_blocks, n_blocks, coarseness) == len(
         group_blocks(blocks, coarseness)
     )
+
+
+def test_choose_tasks__more_than_the_wanted_ones_are_worth_while():
+    few, held_out, training = ([1 << 22] * 60, [1 << 26] * 251, [1 << 26] * 3600)
+    assert [choose_tasks(few, n) for n in (1, 16, 1000)] == [1, 16, 64]
+    assert [choose_tasks(held_out, n) for n in (16, 1000)] == [16, 125]
+    assert choose_tasks(training, 1000) == 1000
+    assert choose_tasks([], 8) == 8

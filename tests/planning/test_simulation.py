@@ -31,6 +31,20 @@ def test_time_maps__is_what_the_simulation_plays(rows, workers, name):
     assert played.scheduler == pytest.approx(closed.scheduler, rel=0.1)
 
 
+@pytest.mark.parametrize("workers", [100, 250, 500, 1000])
+def test_time_maps__passes_of_runs_side_by_side_are_what_the_simulation_plays(workers):
+    planner = plan(10**10, workers)
+    work = planner.list_maps()["pass"]
+    assert work.side_by_side == 2
+    closed = time_maps(replace(work, repeats=8), planner.cluster, SPEEDS)
+    played = simulate_map(work, planner.cluster, SPEEDS, rounds=4)
+    assert played.wall / 1.1 <= closed.wall <= 1.1 * played.wall
+    assert played.scheduler == pytest.approx(closed.scheduler, rel=0.1)
+    one_by_one = time_maps(replace(work, repeats=8, side_by_side=1), planner.cluster, SPEEDS)
+    assert played.wall < one_by_one.wall
+    assert played.efficiency > 0.75
+
+
 def test_simulate_map__same_seed_same_times():
     work = MapWork(MapTasks(100, 5, 1, 2, 100), 0.1)
     cluster = ClusterSize(10)
