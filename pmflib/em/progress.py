@@ -12,7 +12,7 @@ from pmflib.reporting.work_progress import Report
 class PassReporter:
     """Reports the passes of a fit: what `pmflib.fit_em` takes as ``on_pass``.
 
-    Runs, one after the other or side by side, are told apart by their names.
+    Runs, one after the other or side by side, are reported by their names.
 
     Parameters
     ----------
