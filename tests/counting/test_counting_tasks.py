@@ -3,9 +3,12 @@ import pytest
 from pmflib.counting.counting_tasks import (
     choose_runs,
     count_folds_ahead,
+    cut_fold,
     plan_fold_merges,
     plan_fold_runs,
 )
+from pmflib.running.grouping import COUNTING_COARSENESS
+from pmflib.store.sample_blocks import BlockReference
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 8, 16, 30, 64, 100, 1000])
@@ -31,6 +34,14 @@ def test_plan_fold_runs__are_alike_though_groups_are_few():
     plan = plan_fold_runs([1000] * 9500, 251, 16, 1000)
     assert plan.n_runs == 62
     assert plan.balance < 1.01
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7, 100])
+def test_cut_fold__every_block_is_in_one_run(n_threads):
+    blocks = [BlockReference("a", n, n + 1, 0, 1 << 24, 1) for n in range(50)]
+    runs = cut_fold(blocks, 2, n_threads)
+    assert [block for run in runs for block in run] == blocks
+    assert len(runs) == min(choose_runs(2, n_threads), 50 // COUNTING_COARSENESS + 1)
 
 
 def test_plan_fold_merges__large_tables_are_merged_few_at_a_time():

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.config import ClusterConfig
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.pass_tasks import SIDE_THREADS, choose_side_by_side
 from pmflib.errors import PmfError
 from pmflib.fitting.recipes import _climb, _list_certain
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.running import grouping
+from pmflib.running.clients import open_client, start_workers
 from pmflib.selection.pseudo_count_grids import FIT_SAMPLES
 from tests.stored_samples import write_partition
 
@@ -65,6 +67,16 @@ def test_fit_em__same_bits_side_by_side(thread_client, split, monkeypatch, pseud
     assert same_fit(alone, beside)
     assert len({thread for _, thread in seen}) == 2
     assert threading.get_ident() not in {thread for _, thread in seen}
+
+
+@pytest.mark.usefixtures("_large_fits_of_many_groups")
+@pytest.mark.parametrize(("workers", "processes"), [(1, False), (5, False), (2, True)])
+def test_fit_em__same_bits_side_by_side_on_any_workers(split, monkeypatch, workers, processes):
+    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 1)
+    alone = fit_on(None, split, max_passes=3)
+    cluster = ClusterConfig(workers=workers, processes=processes)
+    with start_workers(cluster) as address, open_client(address) as client:
+        assert same_fit(fit_on(client, split, max_passes=3), alone)
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
