@@ -257,7 +257,8 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
     from asyncio import CancelledError
 
     patience = PATIENCE if cluster is None else cluster.patience
-    with _connect(address, patience) as client:
+    # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
+    with _quiet("distributed.client", logging.CRITICAL), _connect(address, patience) as client:
         if address.startswith("inproc"):
             # threads of this process come and go with it
             yield client
