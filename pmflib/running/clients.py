@@ -256,9 +256,15 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
         return
     from asyncio import CancelledError
 
+    # sets the levels of its loggers when it is first imported
+    import distributed
+
     patience = PATIENCE if cluster is None else cluster.patience
-    # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
-    with _quiet("distributed.client", logging.CRITICAL), _connect(address, patience) as client:
+    with (
+        # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
+        _quiet(distributed.client.__name__, logging.CRITICAL),
+        _connect(address, patience) as client,
+    ):
         if address.startswith("inproc"):
             # threads of this process come and go with it
             yield client
