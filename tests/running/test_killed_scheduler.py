@@ -4,6 +4,8 @@ import logging
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,8 +24,20 @@ with LocalCluster(
 """
 
 
-@pytest.fixture
-def cluster():
+class Records(logging.Handler):
+    """What a logger is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@contextmanager
+def serve() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A scheduler with a worker, in a process of its own, and its address."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE],
         stdin=subprocess.PIPE,
@@ -31,31 +45,31 @@ def cluster():
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    process.address = process.stdout.readline().strip()
-    yield process
-    process.kill()
-    process.communicate()
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def wait_in_vain(cluster):
-    with open_client(cluster.address) as client:
+def wait_in_vain() -> None:
+    with serve() as (process, address), open_client(address) as client:
         future = client.submit(time.sleep, 60)
         while not any(client.processing().values()):
             time.sleep(0.01)
-        cluster.kill()
+        process.kill()
         future.result()
 
 
-def test_open_client__killed_scheduler_without_a_traceback_of_dask(cluster):
-    records = []
-    handler = logging.Handler()
-    handler.emit = records.append
-    logger = logging.getLogger("distributed.client")
-    logger.addHandler(handler)
+def test_open_client__killed_scheduler_without_a_traceback_of_dask() -> None:
+    records, logger = Records(), logging.getLogger("distributed.client")
+    before = list(logger.filters)
+    logger.addHandler(records)
     try:
         with pytest.raises(LostSchedulerError, match="start it again"):
-            wait_in_vain(cluster)
+            wait_in_vain()
     finally:
-        logger.removeHandler(handler)
-    assert [record.getMessage() for record in records] == []
-    assert logger.level < logging.CRITICAL
+        logger.removeHandler(records)
+    assert records.messages == []
+    assert logger.filters == before
