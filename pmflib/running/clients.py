@@ -272,15 +272,16 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
     from asyncio import CancelledError
 
     patience = PATIENCE if cluster is None else cluster.patience
+    if address.startswith("inproc"):
+        # threads of this process come and go with it
+        with _connect(address, patience) as client:
+            yield client
+        return
     with (
         # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
         _silence("distributed.client"),
         _connect(address, patience) as client,
     ):
-        if address.startswith("inproc"):
-            # threads of this process come and go with it
-            yield client
-            return
         limit = 0 if cluster is None else cluster.memory_limit
         members = Membership(client, address, patience, limit)
         _members[client] = members
