@@ -223,6 +223,21 @@ def _quiet(name: str, level: int) -> Iterator[None]:
 
 
 @contextmanager
+def _silence(name: str) -> Iterator[None]:
+    """Let a logger report nothing; unlike levels, contexts of several threads may end in any order."""
+
+    def refuse(record: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(refuse)
+    try:
+        yield
+    finally:
+        logger.removeFilter(refuse)
+
+
+@contextmanager
 def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[Client]:
     """Connect to a Dask scheduler, wait until it has a worker, and watch which workers it has while the context lasts.
 
@@ -257,11 +272,16 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
     from asyncio import CancelledError
 
     patience = PATIENCE if cluster is None else cluster.patience
-    with _connect(address, patience) as client:
-        if address.startswith("inproc"):
-            # threads of this process come and go with it
+    if address.startswith("inproc"):
+        # threads of this process come and go with it
+        with _connect(address, patience) as client:
             yield client
-            return
+        return
+    with (
+        # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
+        _silence("distributed.client"),
+        _connect(address, patience) as client,
+    ):
         limit = 0 if cluster is None else cluster.memory_limit
         members = Membership(client, address, patience, limit)
         _members[client] = members

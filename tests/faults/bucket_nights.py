@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from pmflib.config import load_config
+from pmflib.running.clients import Client
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.retention import is_needed, list_collected_runs
@@ -34,6 +36,7 @@ from tests.faults.fault_runs import (
     open_nursery,
     read_digests,
     wait_until,
+    watching,
     write_config,
     write_log,
 )
@@ -46,8 +49,15 @@ NIGHTS: tuple[Night, ...] = ("first", "second")
 BUCKET = "nights"
 MOST_RUNS = 6
 """Runs until one ends well, at most."""
-MOST_SPOILT, MOST_SLOW = 0.5, 0.15
-"""Largest share of the requests that are spoilt, and that are answered late."""
+SPOILT, SLOW = (0.15, 0.5), (0.05, 0.15)
+"""Smallest and largest share of the requests that are spoilt, and that are answered late."""
+MOST_CREATES = 4
+"""How many answers to creates are lost at most, one after the other. A night has few of them, so that all are lost
+until then."""
+LATEST = 0.95
+"""Latest moment of a fault."""
+LATEST_STORM = 0.6
+"""Latest moment at which a storm begins, which several requests have to follow."""
 LONGEST = 600.0
 """Time of a run, seconds; one that takes longer hangs."""
 LONGEST_DOWN = 25.0
@@ -67,7 +77,7 @@ class Fault:
     night
         The night that it disturbs.
     moment
-        When it happens, or begins: as a share of the requests of the night.
+        When it happens, or begins: as a share of the requests of the night, or of those during which the cluster works.
     extent
         From 0 to 1: of seconds for which the server is gone, or of requests.
     moves
@@ -101,6 +111,28 @@ def draw_faults(n: int, seed: int) -> list[Fault]:
         )
         for kind in chosen
     ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run under a fault ended.
+
+    Parameters
+    ----------
+    code
+        Exit code of the disturbed run.
+    n_runs
+        Number of runs until one ended well.
+    n_hit
+        What was hit: tasks that were under way, requests, or one run.
+    said
+        Errors of the disturbed run.
+    """
+
+    code: int
+    n_runs: int
+    n_hit: int
+    said: str
 
 
 class BucketNights:
@@ -149,6 +181,9 @@ class BucketNights:
         self.digests: dict[Night, dict[str, str]] = {}
         self.promoted: dict[Night, int] = {}
         self.n_requests: dict[Night, int] = {}
+        self.n_creates: dict[Night, int] = {}
+        self.busy: dict[Night, list[int]] = {}
+        """Numbers of the requests that came while the cluster had tasks."""
         self._run_undisturbed()
 
     def _serve_objects(self, stack: ExitStack) -> None:
@@ -198,10 +233,23 @@ class BucketNights:
             # counts the requests of each night, and leaves the store as it is before the second
             here = self._prepare(f"undisturbed-{night}", night)
             self.server.reset()
-            answer = self._run(here)
+            with (
+                self.cluster.connect() as client,
+                watching(lambda: self._find_busy(client)) as seen,
+            ):
+                answer = self._run(here)
             assert answer["code"] == 0, answer["err"]
+            assert seen
+            assert self.server.seen["creates"]
+            self.busy[night] = seen
+            self.n_creates[night] = self.server.seen["creates"]
             self.n_requests[night] = self.server.seen["requests"]
             self._check(here, night)
+
+    def _find_busy(self, client: Client) -> int:
+        """Number of the last request if the cluster has tasks, else 0."""
+        n = self.server.seen["requests"]
+        return n if any(client.processing().values()) else 0
 
     def _prepare(self, name: str, night: Night) -> Path:
         """Folder of a pipeline before a night, its store in the bucket under a name of its own."""
@@ -226,26 +274,21 @@ class BucketNights:
             PMF_MIRROR=str(here / mirror),
         )
 
-    def disturb(self, name: str, fault: Fault) -> tuple[int, int, str]:
-        """Run a night under a fault, then again until it ends well, and compare what it gives.
-
-        Returns
-        -------
-        Exit code of the disturbed run, number of runs in all, and what it said.
-        """
-        draws = random.Random(fault.seed)
+    def disturb(self, name: str, fault: Fault) -> Outcome:
+        """Run a night under a fault, then again until it ends well, and compare what it gives."""
         here = self._prepare(name, fault.night)
         self.cluster.wait()
         self.server.reset()
-        n = 1 + int(fault.moment * self.n_requests[fault.night])
-        self.server.call_at(n, lambda: self._strike(fault, here, draws))
-        answer = self._run(here)
-        assert answer["code"] != 1, answer["err"]
-        code, said = int(str(answer["code"])), str(answer["err"])
-        happened = dict(self.server.seen)
+        with Strike(self, fault, here) as strike:
+            answer = self._run(here)
+        n_hit = strike.n_hit or self.server.seen[fault.kind]
+        first = answer
         n_runs = 1
-        while answer["code"] != 0:
+        while True:
             assert answer["code"] != 1, answer["err"]
+            assert "Traceback" not in str(answer["err"]), answer["err"]
+            if answer["code"] == 0:
+                break
             assert n_runs < MOST_RUNS, answer["err"]
             # the next run is a later one: whoever was killed has been started again, and the server answers
             self.server.reset()
@@ -254,24 +297,11 @@ class BucketNights:
             n_runs += 1
         self.server.reset()
         self._check(here, fault.night)
-        lines = [line for line in said.splitlines() if line.startswith(("error", "defect"))]
-        return code, n_runs, " ".join(lines) or str(happened)
-
-    def _strike(self, fault: Fault, here: Path, draws: random.Random) -> None:
-        time.sleep(draws.random() * 0.3)
-        if fault.kind == "kill client":
-            with suppress(ProcessLookupError):
-                os.kill(int((here / PID).read_text()), signal.SIGKILL)
-        elif fault.kind.startswith("kill "):
-            self.cluster.kill(fault.kind.removeprefix("kill "), draws)
-        elif fault.kind == "object server down":
-            self.server.is_down = True
-            time.sleep(LONGEST_DOWN * fault.extent)
-            self.server.is_down = False
-        else:
-            kinds = [kind for kind in KINDS if kind == fault.kind]
-            most = MOST_SLOW if fault.kind == "slow answer" else MOST_SPOILT
-            self.server.storm = Storm(tuple(kinds), most * (0.1 + 0.9 * fault.extent))
+        assert n_hit, f"{fault.kind}: it did not happen"
+        lines = [
+            line for line in str(first["err"]).splitlines() if line.startswith(("error", "defect"))
+        ]
+        return Outcome(int(str(first["code"])), n_runs, n_hit, " ".join(lines))
 
     def _check(self, here: Path, night: Night) -> None:
         """Check results, history and every byte of the store."""
@@ -282,6 +312,90 @@ class BucketNights:
         store = Store(config.resolve(config.store.path))
         found = verify_store(store, list_collected_runs(store), is_needed, list_erased(store))
         assert not found.damages, found.damages
+
+
+class Strike:
+    """A fault that waits for its moment while the context lasts.
+
+    Parameters
+    ----------
+    nights
+        What it disturbs.
+    fault
+        The fault.
+    here
+        Folder of the run.
+
+    Attributes
+    ----------
+    n_hit
+        Tasks that were under way where somebody was killed; 1 for the run itself; 0 if it has not happened, and of
+        faults of requests, which the server counts.
+    """
+
+    def __init__(self, nights: BucketNights, fault: Fault, here: Path) -> None:
+        self._nights, self._fault, self._here = nights, fault, here
+        self._draws = random.Random(fault.seed)
+        self._stack = ExitStack()
+        self._begun, self._over, self._ended = (threading.Event() for _ in range(3))
+        self.n_hit = 0
+
+    def __enter__(self) -> Strike:
+        if self._fault.kind in ("kill worker", "kill scheduler"):
+            self._client = self._stack.enter_context(self._nights.cluster.connect())
+        self._nights.server.call_at(self._find_request(), self._strike)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._begun.is_set():
+            self._ended.wait()
+        self._stack.close()
+
+    def _find_request(self) -> int:
+        """Number of the request at which it happens, or begins."""
+        kind, night, moment = self._fault.kind, self._fault.night, self._fault.moment
+        n = self._nights.n_requests[night]
+        if kind == "lost create":
+            # a night may have one alone, whose place in it is not known
+            return 1
+        if kind in ("kill worker", "kill scheduler"):
+            busy = self._nights.busy[night]
+            return busy[int(moment * len(busy))]
+        return 1 + int(moment * n * (LATEST_STORM if kind in KINDS else LATEST))
+
+    def _strike(self) -> None:
+        self._begun.set()
+        try:
+            self._do()
+        finally:
+            self._ended.set()
+
+    def _do(self) -> None:
+        kind, server = self._fault.kind, self._nights.server
+        if kind == "kill client":
+            with suppress(ProcessLookupError):
+                os.kill(int((self._here / PID).read_text()), signal.SIGKILL)
+                self.n_hit = 1
+        elif kind.startswith("kill "):
+            who = kind.removeprefix("kill ")
+            self.n_hit = self._nights.cluster.kill_at_work(
+                who, self._draws, self._client, self._over.is_set
+            )
+        elif kind == "object server down":
+            server.is_down = True
+            self._over.wait(LONGEST_DOWN * self._fault.extent)
+            while not server.seen[kind] and not self._over.wait(0.01):
+                pass
+            server.is_down = False
+        else:
+            extent = self._fault.extent
+            kinds = tuple(each for each in KINDS if each == kind)
+            if kind == "lost create":
+                server.storm = Storm(kinds, 1.0, most=1 + int(extent * MOST_CREATES))
+                return
+            least, most = SLOW if kind == "slow answer" else SPOILT
+            server.storm = Storm(kinds, least + (most - least) * extent)
 
 
 def _count_promoted(path: Path) -> int:
@@ -320,20 +434,34 @@ def main() -> None:
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         nights = BucketNights(Path(folder), words.seed, stack)
-        print(f"requests of an undisturbed night: {nights.n_requests}", flush=True)
+        print(
+            f"requests of an undisturbed night: {nights.n_requests}, creates among them: {nights.n_creates}",
+            flush=True,
+        )
+        failed = []
         for number, fault in enumerate(draw_faults(words.faults, words.seed)):
             if number < words.first:
                 continue
             started = time.monotonic()
-            code, n_runs, said = nights.disturb(f"fault-{number}", fault)
+            print(
+                f"{number}: {fault.kind}, {fault.night} night, moment {fault.moment:.2f}, extent {fault.extent:.2f}: ",
+                end="",
+            )
+            try:
+                found = nights.disturb(f"fault-{number}", fault)
+            except AssertionError as error:
+                failed.append(number)
+                print(f"FAILED: {error}", flush=True)
+                continue
             took = time.monotonic() - started
             print(
-                f"{number + 1}: {fault.kind} at {fault.moment:.0%} of the {fault.night} night, extent "
-                f"{fault.extent:.2f}: exit code {code}, {n_runs} runs, {took:.0f} s; {said.strip()[:200]}",
+                f"{found.n_hit} hit, exit code {found.code}, {found.n_runs} runs, {took:.0f} s; {found.said[:200]}",
                 flush=True,
             )
-            note_fault(fault.kind, fault.night, "a bucket", code)
+            note_fault(fault.kind, fault.night, "a bucket", found.code)
     print("\n".join(write_matrix()))
+    if failed:
+        sys.exit(f"failed: {failed}")
 
 
 if __name__ == "__main__":

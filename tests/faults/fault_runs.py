@@ -217,8 +217,11 @@ def open_nursery(home: Path, **variables: str) -> Iterator[Nursery]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    yield Nursery(process)
-    process.communicate(timeout=60)
+    try:
+        yield Nursery(process)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:

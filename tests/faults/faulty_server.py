@@ -51,11 +51,14 @@ class Storm:
     kinds
         What may happen.
     share
-        Share of the requests to which it does.
+        Share of the requests that it may happen to, to which it does.
+    most
+        How often it happens at most.
     """
 
     kinds: tuple[Kind, ...]
     share: float
+    most: int = 1 << 30
 
 
 class FaultyServer:
@@ -77,7 +80,8 @@ class FaultyServer:
         self.is_down = False
         self._waiting: tuple[int, Callable[[], None]] | None = None
         self.seen: Counter[str] = Counter()
-        """Faults that happened, by kind, and "requests"."""
+        """Faults that happened, by kind; "requests" and "creates", all that came; "object server down", those that came
+        while it was."""
         handler = type("Handler", (_Handler,), {"faulty": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.port = self._server.server_address[1]
@@ -106,10 +110,11 @@ class FaultyServer:
         """What happens to a request."""
         with self._lock:
             self.seen["requests"] += 1
+            self.seen["creates"] += creates
             if self._waiting is not None and self.seen["requests"] >= self._waiting[0]:
                 threading.Thread(target=self._waiting[1], daemon=True).start()
                 self._waiting = None
-            if self._random.random() >= self.storm.share:
+            if self.storm.most <= 0:
                 return None
             possible = [
                 kind
@@ -119,11 +124,15 @@ class FaultyServer:
                 and (kind != "cut body" or method == "GET")
                 and (kind != "lost answer" or method in ("PUT", "DELETE", "POST"))
             ]
-            if not possible:
+            if not possible or self._random.random() >= self.storm.share:
                 return None
-            kind = self._random.choice(possible)
-            self.seen[kind] += 1
-            return kind
+            self.storm.most -= 1
+            return self._random.choice(possible)
+
+    def note(self, happened: str) -> None:
+        """Count a fault that has happened."""
+        with self._lock:
+            self.seen[happened] += 1
 
 
 class _Server(ThreadingHTTPServer):
@@ -151,6 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self) -> None:
         faulty = self.faulty
         if faulty.is_down:
+            faulty.note("object server down")
             self._cut()
             return
         length = int(self.headers.get("Content-Length") or 0)
@@ -158,13 +168,16 @@ class _Handler(BaseHTTPRequestHandler):
         kind = faulty.draw(self.command, creates, length)
         if kind == "cut upload":
             self.rfile.read(length // 2)
+            faulty.note(kind)
             self._cut()
             return
         body = self.rfile.read(length) if length else None
         if kind is not None and kind.startswith("answer "):
+            faulty.note(kind)
             self._answer(int(kind.split()[1]), [], b"")
             return
         if kind == "slow answer":
+            faulty.note(kind)
             time.sleep(SLOW_SECONDS)
         upstream = http.client.HTTPConnection("127.0.0.1", faulty._upstream, timeout=60)
         try:
@@ -180,9 +193,15 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             upstream.close()
         if kind in ("lost answer", "lost create") or faulty.is_down:
+            if faulty.is_down:
+                faulty.note("object server down")
+            elif status < 300:
+                # what was refused has not been done
+                faulty.note(str(kind))
             self._cut()
             return
         if kind == "cut body" and len(content) > 1:
+            faulty.note(kind)
             self._answer(status, given, content, n_sent=len(content) // 2)
             self.wfile.flush()
             self._cut()

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
@@ -20,6 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from pmflib.running.brief_clients import connect_briefly
+from pmflib.running.clients import Client
 from tests.faults.fault_runs import ROOT
 
 WATCH_SECONDS = 0.2
@@ -116,27 +119,69 @@ class TlsCluster:
             process.kill()
             process.wait()
 
-    def kill(self, who: str, draws: random.Random) -> None:
-        """Kill the scheduler, or a worker."""
-        names = [name for name in self._names if name.startswith(who)]
+    @contextmanager
+    def connect(self) -> Iterator[Client]:
+        """A client that only looks, and says nothing when the scheduler goes."""
+        from distributed.security import Security
+
+        prefix = "DASK_DISTRIBUTED__COMM__TLS__"
+        security = Security(
+            require_encryption=True,
+            tls_ca_file=self._environment[f"{prefix}CA_FILE"],
+            tls_client_cert=self._environment[f"{prefix}CLIENT__CERT"],
+            tls_client_key=self._environment[f"{prefix}CLIENT__KEY"],
+        )
+        with connect_briefly(self.address, 5, security) as client:
+            yield client
+
+    def kill_at_work(
+        self, who: str, draws: random.Random, client: Client, is_over: Callable[[], bool]
+    ) -> int:
+        """Kill the scheduler, or a worker, at a moment when it has tasks.
+
+        Parameters
+        ----------
+        who
+            "scheduler" or "worker".
+        draws
+            Which worker, of those that have tasks.
+        client
+            Of `connect`.
+        is_over
+            Whether there is nothing to wait for any longer.
+
+        Returns
+        -------
+        Number of tasks that were under way there; 0 if it had none until all was over, and was not killed.
+        """
+        while not is_over():
+            busy = {at: set(tasks) for at, tasks in client.processing().items() if tasks}
+            if who == "scheduler" and busy:
+                self._signal(who, signal.SIGKILL)
+                return sum(map(len, busy.values()))
+            if busy:
+                at = draws.choice(sorted(busy))
+                name = client.scheduler_info(n_workers=-1)["workers"][at]["name"]
+                # of a process that stands still, what the scheduler still waits for a moment later is under way
+                self._signal(name, signal.SIGSTOP)
+                time.sleep(0.05)
+                under_way = busy[at] & set(client.processing()[at])
+                self._signal(name, signal.SIGKILL if under_way else signal.SIGCONT)
+                if under_way:
+                    return len(under_way)
+            time.sleep(0.002)
+        return 0
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
         with self._lock:
-            self._processes[draws.choice(names)].send_signal(signal.SIGKILL)
+            self._processes[name].send_signal(number)
 
     def wait(self) -> None:
         """Wait until the scheduler has all its workers."""
-        from distributed import Client
-        from distributed.security import Security
-
-        options = {
-            "tls_ca_file": self._environment["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"],
-            "tls_client_cert": self._environment["DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"],
-            "tls_client_key": self._environment["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"],
-        }
         deadline = time.monotonic() + 120
         while True:
             try:
-                security = Security(require_encryption=True, **options)
-                with Client(self.address, security=security, timeout=5) as client:
+                with self.connect() as client:
                     client.wait_for_workers(len(self._names) - 1, timeout=60)
                 return
             except (OSError, TimeoutError):
