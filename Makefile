@@ -16,7 +16,7 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: $(VENV)/.ready

@@ -40,7 +40,7 @@ RETRIES: Any = {
 }
 """How often a request is sent again that no server answered, or with an error of its own: for some ten seconds."""
 INSIST_SECONDS = 15.0
-"""How long writes are repeated whose connection ends without an answer, seconds."""
+"""How long requests are repeated whose connection ends without an answer, or within one, seconds."""
 CLOCK_SECONDS = 600.0
 """How long the difference between the server's clock and that of this process is taken for known, seconds."""
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
@@ -90,9 +90,12 @@ class Bucket(Objects):
 
     def read(self, name: str) -> tuple[bytes, str]:
         """Read an object; its tag is the server's."""
-        with self._translate(name):
+
+        def get() -> tuple[bytes, str]:
             found = self._store.get(name)
             return bytes(found.bytes()), str(found.meta["e_tag"])
+
+        return self._insist(name, get)
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
@@ -183,8 +186,9 @@ class Bucket(Objects):
         if not wanted:
             return [b""] * len(ranges)
         starts, ends = zip(*wanted, strict=True)
-        with self._translate(name):
-            parts = iter(self._store.get_ranges(name, starts=starts, ends=ends))
+        parts = iter(
+            self._insist(name, lambda: self._store.get_ranges(name, starts=starts, ends=ends))
+        )
         return [bytes(next(parts)) if stop > start else b"" for start, stop in ranges]
 
     def put_file(self, name: str, path: Path) -> None:
@@ -198,13 +202,19 @@ class Bucket(Objects):
 
     def fetch_file(self, name: str, path: Path) -> str:
         """Write an object to a new file, part by part, in memory that does not grow with it."""
-        digest = hashlib.sha256()
-        with self._translate(name), path.open("xb") as stream:
-            for chunk in self._store.get(name).stream(min_chunk_size=4 << 20):
-                part = bytes(chunk)
-                digest.update(part)
-                stream.write(part)
-        return digest.hexdigest()
+        with path.open("xb") as stream:
+
+            def fetch() -> str:
+                stream.seek(0)
+                stream.truncate()
+                digest = hashlib.sha256()
+                for chunk in self._store.get(name).stream(min_chunk_size=4 << 20):
+                    part = bytes(chunk)
+                    digest.update(part)
+                    stream.write(part)
+                return digest.hexdigest()
+
+            return self._insist(name, fetch)
 
     def check(self) -> None:
         """Check that the bucket is there and answers: one request, which lists nothing of it.
@@ -217,14 +227,16 @@ class Bucket(Objects):
         with self._translate(""):
             next(iter(self._store.list("leases", chunk_size=1)), None)
 
-    def _insist(self, name: str, write: Callable[[], object]) -> None:
-        """Write, and again where the connection ends without an answer: the client repeats only what it reads."""
+    def _insist(self, name: str, request: Callable[[], R]) -> R:
+        """Make a request, and again where the connection ends without an answer, or within one.
+
+        The client repeats a read that is not answered, and nothing else.
+        """
         until = time.monotonic() + INSIST_SECONDS
         while True:
             try:
                 with self._translate(name):
-                    write()
-                return
+                    return request()
             except UnreachableStoreError:
                 if time.monotonic() > until:
                     raise

@@ -1,4 +1,4 @@
-"""Writes to a bucket whose answer is lost after they were done: the writer takes its own object for its own."""
+"""Requests to a bucket whose answer is lost or cut: they are repeated, and the writer knows its own object again."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -66,3 +66,19 @@ def test_delete__answer_lost(server, objects):
     objects.delete(["a"])
     assert server.seen["lost answer"] == 1
     assert not objects.exists("a")
+
+
+def test_read__cut_within_its_content(server, objects, tmp_path):
+    content = bytes(range(256)) * 1000
+    objects.put("a", content)
+    server.storm = Storm(("cut body",), 1.0, most=1)
+    assert objects.read("a")[0] == content
+    server.storm = Storm(("cut body",), 1.0, most=1)
+    assert list(objects.read_ranges("a", [(0, 5), (1000, 200_000)])) == [
+        content[:5],
+        content[1000:200_000],
+    ]
+    server.storm = Storm(("cut body",), 1.0, most=1)
+    objects.fetch_file("a", tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == content
+    assert server.seen["cut body"] == 3
