@@ -393,28 +393,16 @@ def keep_loaded(
     if client is None:
         return HeldItems(plan, [_load_run(part, load) for part in parts])
     step = name_step(load, name)
-    addresses = [
-        address for address, n_threads in client.nthreads().items() for _ in range(n_threads)
-    ]
-    runs: list[Any] = [None] * plan.n_runs
-    places: dict[str, list[int]] = {}
-    for place in range(plan.n_runs):
-        # neighbours on one worker, as many as it has threads, were there more of them or not
-        address = addresses[place * len(addresses) // plan.n_runs] if addresses else ""
-        places.setdefault(address, []).append(place)
-    for address, mine in places.items():
-        futures = client.map(
-            _load_run,
-            [parts[place] for place in mine],
-            [load] * len(mine),
-            key=[(step, name_range("items", *plan.runs[place])) for place in mine],
-            workers=[address] if address else None,
-            allow_other_workers=bool(address),
-            pure=False,
-            retries=RETRIES,
-        )
-        for place, future in zip(mine, futures, strict=True):
-            runs[place] = future
+    # not bound to workers, not even loosely: while there is none, Dask lays such tasks aside for the lost one, and a
+    # worker that joins does not get them. Unbound, as many as there are threads are dealt to idle workers in turn
+    runs = client.map(
+        _load_run,
+        parts,
+        [load] * plan.n_runs,
+        key=[(step, name_range("items", *run)) for run in plan.runs],
+        pure=False,
+        retries=RETRIES,
+    )
     return HeldItems(plan, runs)
 
 
