@@ -11,9 +11,9 @@ demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/pmf demo --folder demo
 
-# more processes than processors, for tests wait for servers too
+# two processes, for most tests are busy on one processor
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
