@@ -114,10 +114,6 @@ EXIT_CODES: dict[type[PmfError], int] = {
 """Exit code of the command by the class of the error."""
 
 
-READING_SECONDS = 10.0
-"""Longest wait, after an interruption, for what is being read, seconds."""
-
-
 def main() -> None:
     """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
     words = sys.argv[1:] or ["--help"]
@@ -160,19 +156,9 @@ def main() -> None:
     if ending == 130:
         # reads and writes that were under way are given up: that is what an interruption is
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        _stop_reading()
         word, code = ("terminated", 143) if terminations else ("interrupted", 130)
         _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
     sys.exit(ending if isinstance(ending, int) else 0)
-
-
-def _stop_reading() -> None:
-    """Stop the loop in which Zarr reads, and wait for it: at exit Zarr waits too shortly, and prints a traceback."""
-    sync = sys.modules.get("zarr.core.sync")
-    loop, thread = (getattr(sync, name, [None])[0] for name in ("loop", "iothread"))
-    if loop is not None and thread is not None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(READING_SECONDS)
 
 
 def _explain(error: Exception) -> tuple[list[str], int]:
