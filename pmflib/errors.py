@@ -26,7 +26,7 @@ class ClusterError(PmfError):
 
 
 class LostSchedulerError(ClusterError):
-    """A scheduler has gone while it was used: another attempt waits for it to come back."""
+    """A scheduler, or all of its workers, have gone while in use: another attempt waits for them to come back."""
 
 
 class StoreError(PmfError):

@@ -21,6 +21,7 @@ from pmflib.errors import (
 from pmflib.objects.addresses import refuse_unseen, say_why_unseen
 from pmflib.running.memory_limits import MachineMemory
 from pmflib.running.memory_plan import MemoryPlan, format_bytes
+from pmflib.running.task_plans import COPY_SHARE
 from pmflib.running.worker_memory import (
     ClusterMemory,
     PlanWorker,
@@ -33,6 +34,9 @@ LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
 SILENT_SECONDS = 5.0
 """Time without any worker after which the client says that it waits, seconds."""
+
+BOUND_THREADS = 2 * COPY_SHARE
+"""Threads above which copies of shared values are bound to workers, if only loosely: see `pmflib.running.maps`."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""
@@ -84,6 +88,7 @@ class Membership:
         self._plan_worker: PlanWorker | None = None
         self._folders: list[str] = []
         self._workers: dict[str, WorkerMemory] = {}
+        self._most_threads = 0
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="membership")
@@ -207,7 +212,11 @@ class Membership:
     def _check_new(self) -> None:
         """Check workers that have joined."""
         with self._lock:
-            now = set(self._client.nthreads())
+            threads = self._client.nthreads()
+            now = set(threads)
+            if self._workers and now.isdisjoint(self._workers):
+                self._refuse_strangers()
+            self._most_threads = max(self._most_threads, sum(threads.values()))
             new = sorted(now - set(self._workers))
             self._workers = {k: each for k, each in self._workers.items() if k in now}
             if not new:
@@ -224,6 +233,16 @@ class Membership:
                 if worker.name in facts:
                     self._check_memory(worker)
                     self._workers[worker.name] = worker
+
+    def _refuse_strangers(self) -> None:
+        """Refuse workers none of which was there before, where tasks may be bound to the ones before.
+
+        While there is no worker, Dask lays a task aside for the one that it is bound to, and gives it to no other.
+        """
+        if self._most_threads > BOUND_THREADS:
+            raise LostSchedulerError(
+                f"all workers at {self._address} were lost at once; the stage starts again from its last checkpoint"
+            )
 
     def _check_memory(self, worker: WorkerMemory) -> None:
         if self._plan_worker is not None:
