@@ -47,6 +47,9 @@ def connect(folder: Path, role: str, other: Path, other_role: str) -> None:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
+    assert (client.version(), server.version()) == ("TLSv1.3", "TLSv1.3")
+    assert client.getpeercert()
+    assert server.getpeercert()
 
 
 def test_make__every_pair_connects(tmp_path):
