@@ -11,12 +11,12 @@ demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/pmf demo --folder demo
 
-# two processes, for most tests are busy on one processor
+# two processes, for most tests are busy on one processor; in the order of the files, of which the last are short
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: $(VENV)/.ready

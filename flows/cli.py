@@ -35,18 +35,8 @@ from flows.commands.report import report
 from flows.commands.run import demo, run, status
 from flows.commands.schema_file import schema
 from flows.console import OutputClosedError, err
-from pmflib.errors import (
-    ClusterError,
-    ConfigError,
-    MemoryPlanError,
-    PmfError,
-    QualityError,
-    QuestionError,
-    RankError,
-    SchemaError,
-    SourceError,
-    StoreError,
-)
+from flows.exit_codes import EXIT_CODES
+from pmflib.errors import ConfigError, PmfError, QualityError, QuestionError
 from pmflib.ingest.source_urls import mask_secrets
 
 app = typer.Typer(
@@ -100,18 +90,6 @@ def show_options(
 
 # typer does not export the base of all errors of usage
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-
-EXIT_CODES: dict[type[PmfError], int] = {
-    ConfigError: 2,
-    ClusterError: 7,
-    RankError: 2,
-    SourceError: 3,
-    SchemaError: 3,
-    StoreError: 4,
-    MemoryPlanError: 5,
-    QualityError: 6,
-}
-"""Exit code of the command by the class of the error."""
 
 
 def main() -> None:
@@ -169,8 +147,9 @@ def _explain(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, PmfError):
         code = next((EXIT_CODES[each] for each in type(error).__mro__ if each in EXIT_CODES), 2)
         message = f"error: {error}"
-        # the question and the carets under it are lines of their own
-        return message.split("\n") if isinstance(error, QuestionError) else [message], code
+        # findings, and the question and the carets under it, are lines of their own
+        has_lines = isinstance(error, QuestionError | QualityError)
+        return message.split("\n") if has_lines else [message], code
     if isinstance(error, MemoryError):
         return ["error: the memory is exhausted; give more, or set cluster.memory_limit"], 5
     if isinstance(error, OSError) and error.errno is not None:

@@ -12,6 +12,7 @@ from pmflib.running.clients import share_workers
 from tasks.census import census
 from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
+from tasks.known import find_known_labels
 from tasks.labels import find_labels
 from tasks.publish_labels import locate_labels, publish_labels
 from tasks.small_runs import is_small
@@ -42,11 +43,13 @@ def crowd_flow(config: str) -> dict[str, Any]:
         censuses = census(checked, address)
         stages["dataset"] = ingest(checked, address, censuses)
         hold_back_undecodable(checked, stages["dataset"])
+        if checked.crowd.known is not None:
+            stages["known"] = find_known_labels(checked, stages["dataset"], address)
         if checked.crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
             stages["crowd_model"] = crowd_model(checked, **stages, address=address)
         stages["labels"] = find_labels(
-            checked, stages["dataset"], stages.get("crowd_model"), address
+            checked, stages["dataset"], stages.get("crowd_model"), address, stages.get("known")
         )
         run.facts |= publish_labels(checked, stages)
         run.outcome, run.reason = "done", f"labels of {run.facts['tasks']:,} tasks"

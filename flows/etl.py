@@ -17,15 +17,18 @@ from pmflib.fitting.refit import plan_refit
 from pmflib.running.clients import share_workers
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, list_records
+from tasks.choose import choose
 from tasks.count import count
 from tasks.evaluate import evaluate
 from tasks.fit import fit
+from tasks.fit_traits import fit_traits
 from tasks.ingest import ingest
 from tasks.publish import locate_for_people, publish
 from tasks.refine import refine
 from tasks.select import select, settle
 from tasks.small_runs import is_small
 from tasks.stage import load_schema, open_store
+from tasks.trait_fits import explain_refusal, has_traits
 
 
 @pipeline_flow(name="ingest")
@@ -127,7 +130,9 @@ def run_to_model(
 ) -> None:
     """Run the stages from the counts to the refined model; facts are added as they are known.
 
-    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model.
+    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model. Traits are
+    fitted to the samples; warm, with what was chosen for the live model. Where traits and latent classes are compared,
+    a fit from scratch makes both, and a warm one goes on with what the live model is.
     """
     dataset, counts = stages["dataset"], stages["counts"]
     store = open_store(config)
@@ -142,10 +147,46 @@ def run_to_model(
     )
     facts["refit"] = refit.to_json()
     start = refit.start
+    goes_on = start is not None and has_traits(config, start)
+    refusal = ""
+    if config.compares_traits and (start is None or goes_on):
+        refusal = explain_refusal(config, dataset, start, address)
+    if config.compares_traits and (start is None or (goes_on and refusal)):
+        run_to_choice(config, address, stages, refusal)
+    elif config.has_traits or goes_on:
+        stages |= {} if start is None else {"start": start}
+        stages["model"] = fit_traits(config, dataset, start, address)
+    else:
+        run_to_classes(config, address, stages, start)
+
+
+def run_to_classes(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], start: Reference | None
+) -> None:
+    """Run the stages from the counts to refined latent classes, from scratch or from a model of them."""
+    dataset, counts = stages["dataset"], stages["counts"]
     if start is None:
         if config.model.rank == "auto":
             stages["rank"] = select(config, dataset, counts, address)
             config = settle(config, stages["rank"])
         start = fit(config, counts, stages.get("rank"))
     stages["start"] = start
-    stages["model"] = refine(config, dataset, counts, start, address)
+    stages["model"] = refine(config, dataset, counts, start, address, stages.get("rank"))
+
+
+def run_to_choice(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], refusal: str
+) -> None:
+    """Fit latent classes and, unless there is a reason to refuse them, traits; and take the better model.
+
+    Start and rank are stages of the run where the model is of latent classes: they are what it came from.
+    """
+    dataset, classes = stages["dataset"], dict(stages)
+    run_to_classes(config, address, classes, None)
+    stages["classes"] = classes["model"]
+    if not refusal:
+        stages["traits"] = fit_traits(config, dataset, None, address)
+    both = stages["classes"], stages.get("traits")
+    stages["model"] = choose(config, dataset, *both, refusal, address)
+    if not has_traits(config, stages["model"]):
+        stages |= {name: each for name, each in classes.items() if name not in stages}

@@ -34,6 +34,7 @@ from pmflib.health.process_facts import ProcessFacts, find_process_facts
 from pmflib.health.server_checks import check_server
 from pmflib.health.software_checks import check_encodings, check_kernels, check_versions
 from pmflib.health.storage_checks import (
+    MIRROR_REMEDY,
     check_disk,
     check_file_system,
     check_folder,
@@ -96,6 +97,9 @@ def _check_places(facts: HealthFacts) -> list[HealthLine]:
         if not folder.is_bucket:
             lines.append(check_file_system(folder))
             lines.append(check_disk("store disk", folder, facts.sources.n_bytes))
+        elif facts.store.mirror is not None:
+            needed = facts.sources.n_bytes
+            lines.append(check_disk("mirror disk", facts.store.mirror, needed, MIRROR_REMEDY))
     if isinstance(facts.scratch, FolderFacts):
         lines.append(check_disk("temporary files", facts.scratch, 0))
     return lines

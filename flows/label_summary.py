@@ -15,11 +15,11 @@ def describe_agreement(facts: Mapping[str, Any]) -> Iterator[str]:
     Parameters
     ----------
     facts
-        Summary of the labels: alpha, majority_agreement, ask_again, suspicious_workers.
+        Summary of the labels: alpha, majority_agreement, power, ask_again, suspicious_workers.
 
     Examples
     --------
-    >>> facts = {"alpha": 0.5, "majority_agreement": None, "suspicious_workers": []}
+    >>> facts = {"alpha": 0.5, "majority_agreement": None, "power": None, "suspicious_workers": []}
     >>> list(describe_agreement(facts | {"ask_again": []}))
     ["agreement between workers (Krippendorff's alpha; 1 is all, 0 is chance): 0.500", 'suspicious workers: none']
     """
@@ -30,9 +30,14 @@ def describe_agreement(facts: Mapping[str, Any]) -> Iterator[str]:
         )
     if facts["majority_agreement"] is not None:
         yield f"labels that the majority vote gives too: {100 * facts['majority_agreement']:.1f} %"
+    if facts["power"] is not None:
+        yield (
+            f"confidence: a label counts for {facts['power']:.2f} of one that is independent of the others of its task"
+        )
     if tasks := facts["ask_again"][:SHOWN]:
         named = (
-            f"{each['task']} ({each['label']} {100 * each['confidence']:.0f} %, {each['n_labels']} labels)"
+            f"{each['task']} by {each['worker'] or 'somebody new'} ({each['label']} {100 * each['confidence']:.0f} %, "
+            f"{each['n_labels']} labels)"
             for each in tasks
         )
         yield f"ask again: {', '.join(named)}"
@@ -46,3 +51,22 @@ def describe_agreement(facts: Mapping[str, Any]) -> Iterator[str]:
             f"  {each['worker']}: {each['reason']}; {100 * each['right']:.0f} % of {each['n_labels']} labels right, "
             f"{100 * each['by_chance']:.0f} % by chance"
         )
+
+
+def describe_known(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Lines for people on the labels that were known; none where none were given.
+
+    Parameters
+    ----------
+    facts
+        Facts of a run, with the summary of its known labels as ``known_labels``.
+
+    Examples
+    --------
+    >>> list(describe_known({"known_labels": {"known": 25, "set_aside": {"unknown_task": 2}}}))
+    ['known labels: 25 tasks; rows set aside: 2 unknown_task']
+    """
+    if known := facts.get("known_labels"):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in known["set_aside"].items())
+        more = f"; rows set aside: {reasons}" if reasons else ""
+        yield f"known labels: {known['known']:,} tasks{more}"

@@ -47,6 +47,11 @@ def make_plan_tables(plan: RunPlan) -> list[Group]:
         f"{'s' if cluster.threads > 1 else ''} and {format_bytes(cluster.memory)}"
     )
     return [
-        make_table(title, TIMES, times),
-        make_table("Bytes from and to the storage and between machines; memory", SIZES, sizes),
+        make_table(title, TIMES, times, narrow=True),
+        make_table(
+            "Bytes from and to the storage and between machines; memory",
+            SIZES,
+            sizes,
+            narrow=True,
+        ),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -12,9 +13,18 @@ from rich.text import Text
 from pmflib.safe_text import show_text
 
 
-def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
-    """Table of values under its title; numbers are shortened and aligned to the right."""
-    table = Table()
+def make_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    narrow: bool = False,
+) -> Group:
+    """Table of values under its title; numbers are shortened and aligned to the right.
+
+    A narrow one has no lines between its columns: for many of them on 80 characters.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table()
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], int | float) for row in rows)
         table.add_column(

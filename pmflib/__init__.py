@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pmflib.ranks.choice import RankChoice
     from pmflib.reporting.progress_context import progress
     from pmflib.schema import Schema, Variable
+    from pmflib.traits.compiled_fit import fit_traits
 
 __all__ = [
     "ConvergenceWarning",
@@ -55,6 +56,7 @@ __all__ = [
     "distil",
     "fit",
     "fit_em",
+    "fit_traits",
     "fit_triples",
     "progress",
     "questions",
@@ -84,6 +86,7 @@ _HOMES = {
     "distil": "pmflib.fitting.distillation",
     "fit": "pmflib.fitting.from_pairs",
     "fit_em": "pmflib.fitting.from_samples",
+    "fit_traits": "pmflib.traits.compiled_fit",
     "fit_triples": "pmflib.fitting.from_triples",
     "progress": "pmflib.reporting.progress_context",
     "score_file": "pmflib.model.file_scoring",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -156,6 +157,18 @@ class SparseBlock:
 
 
 Block: TypeAlias = DenseBlock | SparseBlock
+
+
+def weigh_rows(block: Block) -> FloatArray:
+    """Number of samples that each row of a block counts for: float64 of shape (n_rows,)."""
+    return np.ones(block.n_rows) if block.weights is None else block.weights
+
+
+def cut_evenly(block: Block, n_parts: int) -> list[Block]:
+    """Cut a block into parts, at least one, of as many rows each; the first have those that are left over, one each."""
+    n_each, n_over = divmod(block.n_rows, n_parts)
+    ends = [number * n_each + min(number, n_over) for number in range(n_parts + 1)]
+    return [block.cut(start, stop) for start, stop in pairwise(ends)]
 
 
 def concatenate_blocks(blocks: Sequence[Block], offsets: IntArray) -> Block:

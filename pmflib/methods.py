@@ -115,6 +115,28 @@ others, and says what it chose. A "solver" fits pairs until it has converged, an
 "start" is a point for EM to go on from, another one for every seed.
 """
 
+SAMPLE_METHODS = _tabulate(
+    Method(
+        "traits",
+        "samples",
+        "pmflib.traits.compiled_fit:fit_traits",
+        "continuous traits, on which people differ by degree, compiled into latent states",
+        "the training samples in memory, 4 bytes an observed cell",
+    ),
+    Method(
+        "compare",
+        "choice",
+        "pmflib.model.model_choice:choose_model",
+        "traits or latent classes (auto): what predicts hidden answers of the validation folds better",
+        "the memory of traits; without it, latent classes are taken",
+    ),
+)
+"""Methods of the pipeline alone.
+
+"samples" fits samples without a start from pairwise counts: stages `select` and `fit` have no part in it. "choice" fits
+both ways, and compares: called with a `PairedGain`, it returns a `ModelChoice`.
+"""
+
 CROWD_METHODS = _tabulate(
     Method(
         "auto",
@@ -291,3 +313,7 @@ def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+ORDINAL_METHODS = ("auto", "balanced")
+"""Methods of label logs with a prior for mistakes, which may go by the order of classes."""

@@ -6,7 +6,7 @@ from pmflib.config import PipelineConfig
 from pmflib.ingest import find_sources
 from pmflib.ingest.label_census import build_census, load_census, make_label_schema
 from pmflib.running.clients import check_workers_see
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Reference
 from tasks.stage import open_store, open_workers, stage
 from tasks.stage_progress import report

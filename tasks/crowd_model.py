@@ -14,12 +14,16 @@ from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 3
+VERSION = 4
 
 
 @stage(name="crowd model")
 def crowd_model(
-    config: PipelineConfig, dataset: Reference, pairs: Reference, address: str = ""
+    config: PipelineConfig,
+    dataset: Reference,
+    pairs: Reference,
+    address: str = "",
+    known: Reference | None = None,
 ) -> Reference:
     """Find confusion matrices and the class prior from the pairs of workers, on one machine.
 
@@ -31,6 +35,8 @@ def crowd_model(
         What `ingest` and `worker_pairs` returned. Passes over the tasks judge what the pairs leave open.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    known
+        What `tasks.known.find_known_labels` returned, where the labels of some tasks are known: they judge as well.
 
     Returns
     -------
@@ -47,7 +53,13 @@ def crowd_model(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
             labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
+                client,
+                store,
+                dataset,
+                schema,
+                n_folds=config.store.folds,
+                memory=memory,
+                known=known,
             )
             return write_crowd_model(
                 labels,
@@ -63,7 +75,7 @@ def crowd_model(
     entry = build_artefact(
         store,
         "crowd-model",
-        inputs={"dataset": dataset, "pairs": pairs},
+        inputs={"dataset": dataset, "pairs": pairs} | ({} if known is None else {"known": known}),
         options={"schema": schema.digest, "method": method, "seed": config.seed},
         version=VERSION,
         write=write,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
+from pmflib.crowd.class_order import check_class_order
 from pmflib.crowd.pass_methods import plan_passes
 from pmflib.crowd.passes import CrowdFit
 from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_labels
@@ -18,7 +19,7 @@ from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-VERSION = 10
+VERSION = 13
 
 
 @stage(name="labels")
@@ -27,6 +28,7 @@ def find_labels(
     dataset: Reference,
     crowd_model: Reference | None = None,
     address: str = "",
+    known: Reference | None = None,
 ) -> Reference:
     """Find the true labels of all tasks, and how good the workers are.
 
@@ -40,6 +42,8 @@ def find_labels(
         What `tasks.crowd_model.crowd_model` returned, where the method begins with pairs of workers.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    known
+        What `tasks.known.find_known_labels` returned, where the labels of some tasks are known.
 
     Returns
     -------
@@ -52,9 +56,14 @@ def find_labels(
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
     crowd = config.crowd
-    plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol)
+    plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol, ordinal=crowd.ordinal)
+    if crowd.ordinal:
+        check_class_order(schema[0].levels, given=crowd.classes is not None)
     method: dict[str, Any] = {"method": crowd.method}
+    most_passes = plan.count_most(with_known=known is not None)
     inputs, limits = {"dataset": dataset}, {"limits": (plan.max_passes, plan.tol)}
+    if known is not None:
+        inputs["known"] = known
     if crowd_model is None:
         options = method | limits | {"annotator_model": asdict(plan.annotator_model)}
     else:
@@ -62,10 +71,19 @@ def find_labels(
         method["em"] = crowd.em
         options = method | (limits if crowd.em else {})
 
+    found = None if known is None else store.find(known.identity)
+    n_known = {} if found is None else {"known": found.summary["known"]}
+
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
             labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
+                client,
+                store,
+                dataset,
+                schema,
+                n_folds=config.store.folds,
+                memory=memory,
+                known=known,
             )
             fit = fit_stored_labels(
                 labels,
@@ -73,11 +91,11 @@ def find_labels(
                 start=None if crowd_model is None else store.locate(crowd_model),
                 em=crowd.em,
                 work=work,
-                on_pass=lambda fit: report("passes", fit.n_passes, plan.max_passes, _show(fit)),
+                on_pass=lambda fit: report("passes", fit.n_passes, most_passes, _show(fit)),
                 on_first_pass=lambda fit: report("passes", 0, 1, _show(fit)),
             )
             report("passes", fit.n_passes, fit.n_passes)
-            return method | write_labels(labels, fit, folder, partial(report, "labels"))
+            return method | n_known | write_labels(labels, fit, folder, partial(report, "labels"))
 
     entry = build_artefact(
         store,

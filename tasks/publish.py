@@ -65,7 +65,8 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
         "scores": _summary(store, stages["scores"]),
         "gate": {"new": new.digest, "live": None if live is None else live.digest},
     }
-    diagnosis = _summary(store, stages["start"]).get("diagnosis", {})
+    start = stages.get("start")
+    diagnosis = {} if start is None else _summary(store, start).get("diagnosis", {})
     facts["warnings"] = diagnosis.get("warnings", [])
     if "rank" in stages:
         facts["rank"] = _summary(store, stages["rank"])

@@ -19,7 +19,8 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
     config
         The pipeline.
     stages
-        Artefact of each stage: "dataset", "labels", and "pairs" and "crowd_model" where the method begins with them.
+        Artefact of each stage: "dataset", "labels", "pairs" and "crowd_model" where the method begins with them, and
+        "known" where the labels of some tasks are known.
 
     Returns
     -------
@@ -30,6 +31,9 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
     facts: dict[str, Any] = {"digest": labels.digest}
     facts |= {} if entry is None else entry.summary
     facts["rows"] = {} if rows is None else rows.summary
+    known = store.find(stages["known"].identity) if "known" in stages else None
+    if known is not None:
+        facts["known_labels"] = known.summary
     return facts
 
 

@@ -22,8 +22,8 @@ from pmflib.store.artefacts import Reference
 from tasks.stage import build_artefact, open_store, open_workers, stage
 from tasks.stage_progress import report
 
-# 8: with a target, small fits have states of its levels, and raise its likelihood given the others
-VERSION = 8
+# 11: forests, where they are asked for
+VERSION = 11
 
 
 @stage(name="refine")
@@ -33,6 +33,7 @@ def refine(
     counts: Reference,
     start: Reference,
     address: str = "",
+    rank: Reference | None = None,
 ) -> Reference:
     """Refine a model by EM on the training folds, or average several; held-out folds choose what is left open.
 
@@ -43,9 +44,11 @@ def refine(
     dataset, counts
         What `ingest` and `count` returned.
     start
-        What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count that the model has.
+        What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count and forests that it has.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    rank
+        What `select` returned, where it chose the rank: with forests, lower ones are compared as well.
 
     Returns
     -------
@@ -56,16 +59,17 @@ def refine(
     MemoryPlanError
         If the parameters and statistics would not fit.
     """
-    store, em = open_store(config), config.em
-    folds = config.fold_split
+    store, em, folds = open_store(config), config.em, config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
-        schema, method, pseudo_count = start_model.schema, config.model.method, em.pseudo_count
-        begin: dict[str, Any] = {"rank": start_model.rank, "start_model": start_model}
+        schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
+        begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
+        begin["rank"] = start_model.rank if rank is None else "auto"
         if start.kind == "model":
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
-            begin = {"model": start_model}
+            dependence = start_model.origin.get("dependence", "none")
+            begin = {"model": start_model, "dependence": dependence}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report, "refine"), em.max_passes)
         with open_workers(config, address) as (client, memory), warnings.catch_warnings():
@@ -75,29 +79,23 @@ def refine(
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
 
             def plan_worker(n_threads: int) -> MemoryPlan:
-                sizes = {"members": em.members, "n_threads": n_threads}
-                return plan_fit_em(training, start_model.rank, start=method, **sizes)
+                sizes: dict[str, Any] = {"members": em.members, "n_threads": n_threads}
+                sizes |= {"start": method, "dependence": begin["dependence"]}
+                return plan_fit_em(training, start_model.rank, **sizes)
 
             memory.check(plan_worker)
             spare = memory.find_spare(plan_worker) // 2
             options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
             options |= {"validation": held_out.with_spare(spare // 8), "on_pass": progress}
             report("refine", 0, em.max_passes)
-            result = fit_em(
-                training.with_spare(spare),
-                **begin,
-                start=method,
-                counts=pairs,
-                members=em.members,
-                rng=config.seed,
-                checkpoint=work,
-                **options,
-            )
+            begin |= {"start": method, "counts": pairs, "members": em.members}
+            begin |= {"rng": config.seed, "checkpoint": work}
+            result = fit_em(training.with_spare(spare), **begin, **options)
             if em.distil:
                 options |= {"seed": config.seed, "checkpoint": work / "distilled"}
                 result = distil(result.model, em.distil, **options)
-        n_passes = len(result.loss_history)
-        report("refine", n_passes, n_passes, describe_fit(result.log_likelihoods, result.held_out))
+        text = describe_fit(result.log_likelihoods, result.held_out)
+        report("refine", len(result.loss_history), len(result.loss_history), text)
         result.model.save(folder / "model")
         return summarise_fit(result)
 
@@ -108,6 +106,7 @@ def refine(
         options={
             **em.model_dump(),
             "method": config.start_method,
+            "dependence": config.model.dependence,
             "seed": config.seed,
             "train": list(folds.train),
             "validation": list(folds.validation),

@@ -19,7 +19,7 @@ from tasks.prefect_artifacts import show_markdown
 from tasks.stage import build_artefact, open_store, open_workers_late, stage
 from tasks.stage_progress import report
 
-VERSION = 6
+VERSION = 7
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""
@@ -62,6 +62,7 @@ def select(
                 folds.train,
                 list_dataset_blocks(store, dataset, folds.train),
                 list_dataset_blocks(store, dataset, folds.validation),
+                method=config.model.method,
                 pseudo_count=config.em.pseudo_count,
                 members=config.em.members,
                 target=config.em.target,
@@ -91,6 +92,7 @@ def select(
         options={
             "train": list(folds.train),
             "validation": list(folds.validation),
+            "method": config.start_method,
             "pseudo_count": config.em.pseudo_count,
             "members": config.em.members,
             "target": config.em.target,

@@ -1,7 +1,12 @@
+import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.object_store import describe_access, make_bucket, serve_objects
 
 # the first example of a kernel compiles it; the same examples in every run
 settings.register_profile("pmflib", deadline=None, derandomize=True, max_examples=40)
@@ -12,6 +17,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_disk_waits() -> Iterator[None]:
+    """Let nothing in this process wait until a disk has what was written: that shows where the power fails alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def thread_client():
     from pmflib.config import ClusterConfig
@@ -19,3 +32,18 @@ def thread_client():
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a server of buckets that all tests of a process share."""
+    with serve_objects(tmp_path_factory.mktemp("objects") / "server.log") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(object_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a new bucket, which this process and those that it starts may use; their mirrors are below tmp_path."""
+    for name, value in describe_access(object_server, tmp_path / "mirrors").items():
+        monkeypatch.setenv(name, value)
+    return make_bucket(object_server)

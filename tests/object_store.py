@@ -1,4 +1,4 @@
-"""A server of S3's protocol on loopback, and buckets of it, for the tests of stores in buckets."""
+"""A server of S3's protocol on loopback, and its buckets: fixtures `object_server` and `bucket` give one of each."""
 
 import os
 import socket
@@ -77,21 +77,6 @@ def count_requests(log: Path) -> dict[str, int]:
         if method in ("GET", "PUT", "HEAD", "POST", "DELETE"):
             found[method] = found.get(method, 0) + 1
     return found
-
-
-@pytest.fixture(scope="session")
-def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a server that all tests of the session share."""
-    with serve_objects(tmp_path_factory.mktemp("objects") / "server.log") as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bucket(object_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a new bucket, which this process and those that it starts may use; their mirrors are below tmp_path."""
-    for name, value in describe_access(object_server, tmp_path / "mirrors").items():
-        monkeypatch.setenv(name, value)
-    return make_bucket(object_server)
 
 
 def read_bucket(address: str) -> dict[str, bytes]:

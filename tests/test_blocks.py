@@ -1,8 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.blocks import DenseBlock, SparseBlock, concatenate_blocks, cut_evenly, weigh_rows
 from tests.reference import offsets_of, tables_of_codes
 
 
@@ -44,6 +45,19 @@ def test_concatenate_blocks__any_cut_in_either_layout(case, cuts):
     whole = concatenate_blocks(blocks, offsets)
     assert isinstance(whole, SparseBlock) == layouts[0]
     assert np.array_equal(whole.to_codes(offsets), codes)
+
+
+@pytest.mark.parametrize(("n_parts", "expected"), [(1, [7]), (3, [3, 2, 2]), (7, [1] * 7)])
+def test_cut_evenly__the_first_parts_have_what_is_left_over(n_parts, expected):
+    codes = np.arange(14, dtype=np.int8).reshape(7, 2)
+    whole = DenseBlock(codes, np.arange(1.0, 8.0))
+    parts = cut_evenly(whole, n_parts)
+    assert [part.n_rows for part in parts] == expected
+    assert np.array_equal(
+        np.concatenate([part.to_codes(np.array([0, 14, 28])) for part in parts]), codes
+    )
+    assert np.array_equal(np.concatenate([weigh_rows(part) for part in parts]), whole.weights)
+    assert [part.n_rows for part in cut_evenly(DenseBlock(codes[:0]), 1)] == [0]
 
 
 def test_nbytes__what_the_arrays_take():

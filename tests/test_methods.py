@@ -13,6 +13,7 @@ from pmflib.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
     PAIR_METHODS,
+    SAMPLE_METHODS,
     Method,
     document_methods,
     find_method,
@@ -21,7 +22,7 @@ from pmflib.methods import (
 from pmflib.solvers.result import SolverResult
 
 
-@pytest.mark.parametrize("table", [PAIR_METHODS, CROWD_METHODS])
+@pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])
 def test_tables__names_are_keys_and_functions_are_there(table):
     for name, method in table.items():
         assert method.name == name

@@ -133,9 +133,9 @@ def _factorise(
     users, movies = np.zeros((n_users, rank)), 0.1 * rng.standard_normal((n_movies, rank))
     best = (np.inf, np.zeros(centred.shape))
     for _ in range(100):
-        user_bias, users = _solve(centred - movie_bias, held, movies, of_users, penalty)
+        user_bias, users = solve_ridge(centred - movie_bias, held, movies, of_users, penalty)
         left = (centred - user_bias[:, None]).T
-        movie_bias, movies = _solve(left, held.T, users, of_movies, penalty)
+        movie_bias, movies = solve_ridge(left, held.T, users, of_movies, penalty)
         guess = overall + user_bias[:, None] + movie_bias + users @ movies.T
         guess = np.clip(guess, 1, LEVELS)
         reached = measure(guess, split.validation)[0]
@@ -145,7 +145,7 @@ def _factorise(
     return best
 
 
-def _solve(
+def solve_ridge(
     wanted: np.ndarray, held: np.ndarray, factors: np.ndarray, of_bias: float, penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ridge regression of each row on a one and the factors: biases and coefficients."""

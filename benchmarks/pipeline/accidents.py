@@ -291,8 +291,8 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
 
 def run_night(folder: Path, pipeline: str, night: int, accident: str) -> Outcome:
     """Run the pipeline once, and read its record."""
-    from flows.cli import EXIT_CODES
     from flows.etl import etl
+    from flows.exit_codes import EXIT_CODES
 
     store, code = Store(folder / "store"), 0
     before = find_live(store, "pipeline")

@@ -16,7 +16,7 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,14 @@ from benchmarks.pipeline.scaling import (
 from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
 from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.counting_tasks import FOLDS_AHEAD, cut_fold
+from pmflib.counting.counting_tasks import cut_fold
 from pmflib.counting.stored_pairs import count_group, merge_tables
 from pmflib.em.members import merge_each
 from pmflib.em.stored_samples import evaluate_group, load_group
 from pmflib.running.clients import open_client, start_workers
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
-from pmflib.running.maps import HeldItems, keep_loaded, start_blocks
+from pmflib.running.held_items import HeldItems, keep_loaded
+from pmflib.running.maps import start_blocks, start_maps
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
 from pmflib.synthetic.planted_models import planted_factors
@@ -76,17 +77,15 @@ def _choose_compiled() -> None:
     counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of those it started."""
-    children = psutil.Process().children(recursive=True)
-    return time.process_time() + sum(sum(child.cpu_times()[:2]) for child in children)
-
-
 def measure(call: Callable[[], object]) -> float:
-    """CPU seconds of everything during a call."""
-    start = cpu_seconds()
+    """CPU seconds of everything during a call, without those of finding the processes and their times."""
+    children = psutil.Process().children(recursive=True)
+    before = [sum(child.cpu_times()[:2]) for child in children]
+    start = time.process_time()
     call()
-    return cpu_seconds() - start
+    mine = time.process_time() - start
+    after = [sum(child.cpu_times()[:2]) for child in children]
+    return float(mine + sum(after) - sum(before))
 
 
 def choose_sizes(name: str, seconds: float) -> list[int]:
@@ -107,7 +106,7 @@ def compare(
     name: str,
     client: object,
     mine: Sequence[Sequence[BlockGroup]],
-    theirs: Sequence[Sequence[object] | HeldItems],
+    theirs: HeldItems | Mapping[str, Sequence[object]],
     target: float,
     rounds: int,
 ) -> None:
@@ -120,9 +119,10 @@ def compare(
                 function(item, *shared)
 
     def work_on_dask() -> None:
-        for first in range(0, len(theirs), FOLDS_AHEAD):
-            ahead = theirs[first : first + FOLDS_AHEAD]
-            for pending in [start_blocks(client, function, one, merge, *shared) for one in ahead]:
+        if isinstance(theirs, HeldItems):
+            start_blocks(client, function, theirs, merge, *shared).wait()
+        else:
+            for pending in start_maps(client, function, theirs, merge, *shared):
                 pending.wait()
 
     work_alone()
@@ -174,7 +174,7 @@ def compare_loaded(kind: str, name: str, client: object, rounds: int) -> None:
     made = [(seed, sizes) for seed in range(n_tasks)]
     theirs = keep_loaded(client, load_made, made)
     mine = [make_group(*item) for item in made]
-    compare(f"{kind}, in memory,", name, client, [mine], [theirs], target, rounds)
+    compare(f"{kind}, in memory,", name, client, [mine], theirs, target, rounds)
 
 
 def compare_planned(
@@ -185,13 +185,13 @@ def compare_planned(
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
         groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
-        runs = [cut_fold(mine, N_FOLDS, 2) for mine in folds]
+        runs = {f"fold-{n:02}": cut_fold(mine, N_FOLDS, 2) for n, mine in enumerate(folds)}
         compare(title, name, client, groups, runs, 0, rounds)
     else:
         planned = group_blocks(blocks)
         theirs = keep_loaded(client, load_group, planned)
         mine = [load_group(group) for group in planned]
-        compare(title, name, client, [mine], [theirs], 0, rounds)
+        compare(title, name, client, [mine], theirs, 0, rounds)
 
 
 if __name__ == "__main__":

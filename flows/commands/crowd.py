@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.commands.infer import relate
+from flows.commands.infer import relate, relate_path
 from flows.console import AsJson, load_pipeline, out, print_json, progress_shown, show_quarantine
-from flows.label_summary import describe_agreement
+from flows.label_summary import describe_agreement, describe_known
 from pmflib.errors import ConfigError
 from pmflib.methods import CROWD_METHODS, select_methods
 
@@ -31,10 +31,16 @@ OPTIONS = {
     "crowd.method": "--method",
     "crowd.em": "--em/--no-em",
     "crowd.classes": "--classes",
+    "crowd.ordinal": "--ordinal/--nominal",
+    "crowd.known": "--known",
     "schema_.on_duplicate": "--on-repeated",
     "seed": "--seed",
 }
 """Option of the command for each of the configuration."""
+
+
+PATHS = ("source.path", "crowd.known")
+"""Options that are paths: in the configuration they start from its folder."""
 
 
 class OnRepeated(StrEnum):
@@ -81,6 +87,21 @@ def crowd(
     ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Labels that there are: a,b,c.", show_default="all")
+    ] = None,
+    ordinal: Annotated[
+        bool | None,
+        typer.Option(
+            "--ordinal/--nominal",
+            help="Whether labels are in order, and mistakes likelier the nearer they are.",
+            show_default="nominal",
+        ),
+    ] = None,
+    known: Annotated[
+        str | None,
+        typer.Option(
+            help="File of tasks whose true label is known, with the columns for tasks and labels.",
+            show_default="none",
+        ),
     ] = None,
     method: Annotated[
         str | None,
@@ -132,6 +153,8 @@ def crowd(
         "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
         "source.encoding": encoding,
         "source.columns": None if columns is None else tuple(columns.split(",")),
+        "crowd.known": known if known is None or "://" in known else str(Path(known).resolve()),
+        "crowd.ordinal": ordinal,
         "crowd.method": method,
         "crowd.em": em,
         "schema_.on_duplicate": None if on_repeated is None else on_repeated.value,
@@ -165,6 +188,8 @@ def crowd(
         out.print(line)
     out.print(f"Labels: {written}, workers: {folder / 'workers.parquet'}")
     show_quarantine(facts)
+    for line in describe_known(facts):
+        out.print(line)
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
@@ -180,6 +205,8 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         )
     source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
     crowd = make_crowd(_take(given, "crowd"))
+    if crowd.known is not None:
+        crowd = crowd.model_copy(update={"known": relate_path(crowd.known, file.parent)})
     # columns are named by the user, or have their usual names: nothing is to be found out about a header
     known = {*_take(given, "source"), "columns", "decimal"}
     source, notes = sniff_source(find_sources(source.path), source, known)
@@ -213,7 +240,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
         )
     for field, value in given.items():
         known: Any = attrgetter(field)(config)
-        if field == "source.path" and isinstance(known, str) and "://" not in known:
+        if field in PATHS and isinstance(known, str) and "://" not in known:
             known = str(Path(config.resolve(known)).resolve())
         if field == "source.encoding":
             value = make_source(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.console import AsJson, ConfigPath, out, print_json
+from flows.exit_codes import EXIT_CODES
 from pmflib.errors import (
     ClusterError,
     ConfigError,
@@ -43,7 +44,6 @@ def doctor(
     One line each: ok, warn or FAIL, what was looked at, what was found, and what helps. The exit code is that of a run
     that ends for the first FAIL, and 0 where there is none.
     """
-    from flows.cli import EXIT_CODES
     from flows.examination import examine
     from flows.health_table import list_lines, sum_up
 

@@ -93,14 +93,16 @@ def infer(
     """Draft schema.json and pipeline.toml from data, for you to review; schema.md shows what was decided and why.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
-    answer of a sample to a variable. Encoding, delimiter, header and decimals of CSV files are found out unless they
-    are given, and noted for review where they are not the usual ones.
+    answer of a sample to a variable; where all answers are numbers, continuous traits are to be compared with latent
+    classes. Encoding, delimiter, header and decimals of CSV files are found out unless they are given, and noted for
+    review where they are not the usual ones.
     """
     from pmflib.config import make_source
     from pmflib.config.draft import draft_config
     from pmflib.ingest import draft_schema, find_sources, number_columns
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.schema.variable import DEFAULT_MISSING
+    from pmflib.traits.level_scores import are_ratings
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
@@ -144,9 +146,13 @@ def infer(
     readable = replace(drafted, source=related.model_dump(mode="json", exclude_defaults=True)).save(
         targets[0]
     )
-    targets[1].write_text(
-        draft_config(related, rank=chosen, notes=notes, target=target, quick=quick), "utf-8"
+    # a target is predicted by latent classes alone
+    suits_traits = source.layout == "long" and target is None and are_ratings(schema)
+    method = "compare" if suits_traits else "auto"
+    text = draft_config(
+        related, rank=chosen, method=method, notes=notes, target=target, quick=quick
     )
+    targets[1].write_text(text, "utf-8")
     if as_json:
         print_json({"variables": schema.n_variables, "levels": schema.n_levels, "review": notes})
         return
@@ -171,8 +177,12 @@ def _read_rank(text: str) -> int | Literal["auto"]:
 
 def relate(source: SourceConfig, base: Path) -> SourceConfig:
     """Source as seen from the folder of the configuration; data far away from it keep their full path."""
-    path = str(source.path)
-    if "://" not in path:
-        near = os.path.relpath(path, base.resolve())
-        path = path if near.startswith(FAR) else near
-    return source.model_copy(update={"path": path})
+    return source.model_copy(update={"path": relate_path(str(source.path), base)})
+
+
+def relate_path(path: str, base: Path) -> str:
+    """Path as seen from a folder; far away from it, or a URL, it stays as it is."""
+    if "://" in path:
+        return path
+    near = os.path.relpath(path, base.resolve())
+    return path if near.startswith(FAR) else near

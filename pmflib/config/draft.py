@@ -11,12 +11,14 @@ from pydantic import BaseModel
 
 from pmflib.config import CrowdConfig, SourceConfig
 from pmflib.config.rank_budget import QUICK
+from pmflib.methods import PAIR_METHODS, SAMPLE_METHODS
 
 
 def draft_config(
     source: SourceConfig,
     *,
     rank: int | Literal["auto"],
+    method: str = "auto",
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
     target: str | None = None,
@@ -32,6 +34,8 @@ def draft_config(
         Where the data are; defaults are left out.
     rank
         Number of latent states, or "auto".
+    method
+        As in `ModelConfig`.
     notes
         What the reviewer should check, as comments.
     crowd
@@ -72,6 +76,7 @@ def draft_config(
             "[model]",
             f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
             *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
+            *([] if method == "auto" else [_draft_method(method)]),
             "",
             *(["[em]", f"target = {_quote(target)}", ""] if target is not None else []),
             "[evaluate]",
@@ -80,6 +85,12 @@ def draft_config(
             *more,
         ]
     )
+
+
+def _draft_method(method: str) -> str:
+    """Line of the method, with what it does."""
+    description = (PAIR_METHODS | SAMPLE_METHODS)[method].description
+    return f"method = {json.dumps(method)}  # {description}"
 
 
 def _quote(text: str) -> str:

@@ -56,7 +56,9 @@ def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> s
     if problem == "missing":
         return "is required"
     if problem != "extra_forbidden":
-        return message.removeprefix("Value error, ")
+        said = message.removeprefix("Value error, ")
+        # the option stands before it already, with its section
+        return said.removeprefix(f"{where} ") if "." in where else said
     *outer, name = where.split(".")
     fields = section.model_fields
     for step in outer:

@@ -14,7 +14,9 @@ from pmflib.errors import ConfigError
 from pmflib.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
+    ORDINAL_METHODS,
     PAIR_METHODS,
+    SAMPLE_METHODS,
     describe_methods,
     find_method,
     list_pipeline_methods,
@@ -25,19 +27,25 @@ class ModelConfig(Section):
     """The fit from pairwise marginals."""
 
     rank: Annotated[int, Field(ge=1, lt=2**31)] | Literal["auto"]
-    """Number of latent states; auto chooses it on held-out training folds, then on the validation folds."""
+    """Number of latent states; auto chooses it on held-out training folds, then on the validation folds. Of method
+    "compare", that of the latent classes; the number of states of traits is chosen."""
     rank_budget: Annotated[str, AfterValidator(check_budget)] = "10min"
     """Processor time that the choice of the rank may take: "30s", "10min", "2h". What is compared follows from a model
     of what fits of that size cost, and not from a clock: the choice is the same on every machine, and may take some
     more or less. `pmf run --quick` sets "1min". The reasons of a choice name what was left out for it."""
     method: Annotated[
         str,
-        AfterValidator(lambda name: find_method(PAIR_METHODS, name).name),
+        AfterValidator(lambda name: find_method(PAIR_METHODS | SAMPLE_METHODS, name).name),
         Field(
             description="Start of EM, as `pmflib.fit` knows it. The members of an average need one of "
-            f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}"
+            f"{MEMBER_START_METHODS}; auto is the first of these.\n{describe_methods(PAIR_METHODS)}\n"
+            f"Or, in place of latent classes from such a start:\n{describe_methods(SAMPLE_METHODS)}"
         ),
     ] = "auto"
+    dependence: Literal["none", "auto", "tree"] = "none"
+    """Whether variables of latent classes may depend on each other within a state, along forests that are found. auto
+    fits them where pairs depart clearly from the model without, and takes them where the validation folds say so; tree
+    does in any case."""
     refresh: Annotated[str, AfterValidator(check_refresh)] = "30d"
     """How long a model is refitted warm, by passes from the live model, after the last fit from scratch: days as "30d",
     hours as "36h", weeks as "4w"; "0d" fits from scratch in every run, "never" only where it has to be."""
@@ -134,6 +142,12 @@ class CrowdConfig(Section):
     """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Labels that may be given; by default all that were given."""
+    ordinal: bool = False
+    """Whether classes are in the order of ``classes``, or of numbers, and mistakes likelier the nearer they are, as far
+    as the log says so; for the methods "auto" and "balanced"."""
+    known: Annotated[str, Field(min_length=1)] | None = None
+    """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are certain
+    in the passes as in the result. Rows of other tasks or labels, or that contradict each other, are set aside."""
 
     @property
     def begins_with_pairs(self) -> bool:
@@ -146,5 +160,14 @@ class CrowdConfig(Section):
             raise ValueError(
                 f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
                 "co-occurrences, as 'robust'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_ordinal(self) -> CrowdConfig:
+        if self.ordinal and self.method not in ORDINAL_METHODS:
+            raise ValueError(
+                f"ordinal = true, and method = {self.method!r} has no use for the order of classes; give one of "
+                f"{ORDINAL_METHODS}"
             )
         return self

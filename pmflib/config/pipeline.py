@@ -23,9 +23,7 @@ from pmflib.config.model_sections import (
 from pmflib.config.quality_section import QualityConfig
 from pmflib.config.rank_budget import QUICK
 from pmflib.config.section import Section
-from pmflib.methods import (
-    MEMBER_START_METHODS,
-)
+from pmflib.methods import MEMBER_START_METHODS, SAMPLE_METHODS
 
 MAX_NAME = 100
 """Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
@@ -95,7 +93,8 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check_paths(self) -> PipelineConfig:
-        for path in (self.base, self.store.path, self.schema_.file, *self.source_paths):
+        known = self.crowd.known or ""
+        for path in (self.base, self.store.path, self.schema_.file, known, *self.source_paths):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"
@@ -121,7 +120,7 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check_members(self) -> PipelineConfig:
-        known = ("auto", *MEMBER_START_METHODS)
+        known = ("auto", "compare", *MEMBER_START_METHODS)
         if self.em.members > 1 and self.model.method not in known:
             raise ValueError(
                 f"em.members = {self.em.members} needs starts that differ: give model.method as one of {known}"
@@ -130,11 +129,65 @@ class PipelineConfig(Section):
             raise ValueError(f"em.distil = {self.em.distil} needs an average: em.members above 1")
         return self
 
+    @model_validator(mode="after")
+    def _check_target(self) -> PipelineConfig:
+        if self.em.target is not None and self.model.method in SAMPLE_METHODS:
+            raise ValueError(
+                f"em.target = {self.em.target!r} is for EM, and model.method = {self.model.method!r} fits all "
+                "variables alike; leave out the target, or take another method"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_dependence(self) -> PipelineConfig:
+        if (wanted := self.model.dependence) == "none":
+            return self
+        if self.has_traits:
+            raise ValueError(
+                f"model.dependence = {wanted!r} is for latent classes, and model.method = 'traits' has none; leave one "
+                "of them out"
+            )
+        if self.em.distil:
+            raise ValueError(
+                f"em.distil = {self.em.distil} makes a model without forests, and model.dependence = {wanted!r} asks "
+                "for them; leave one of them out"
+            )
+        if wanted == "auto" and not self.evaluate.validation_folds:
+            raise ValueError(
+                "evaluate.validation_folds = 0 leaves nothing to choose by, and model.dependence = 'auto' chooses; "
+                "hold out a fold, or give 'tree' or 'none'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> PipelineConfig:
+        if self.compares_traits and not self.evaluate.validation_folds:
+            raise ValueError(
+                "evaluate.validation_folds = 0 leaves nothing to choose by, and model.method = 'compare' chooses; "
+                "hold out a fold, or give a method"
+            )
+        return self
+
+    @property
+    def has_traits(self) -> bool:
+        """Whether the model has traits in any case: samples are fitted without a start from pairwise counts."""
+        return self.model.method == "traits"
+
+    @property
+    def compares_traits(self) -> bool:
+        """Whether held-out answers say if the model has traits or latent classes."""
+        return self.model.method == "compare"
+
+    @property
+    def class_method(self) -> str:
+        """Start of EM of latent classes, where the model has them, as `pmflib.fit_em` knows it."""
+        return "auto" if self.model.method in SAMPLE_METHODS else self.model.method
+
     @property
     def start_method(self) -> str:
         """Method of the first start: of an average, one that can make more."""
-        is_average = self.em.members > 1 and self.model.method == "auto"
-        return "pairs" if is_average else self.model.method
+        is_average = self.em.members > 1 and self.class_method == "auto"
+        return "pairs" if is_average else self.class_method
 
     @property
     def digest(self) -> str:

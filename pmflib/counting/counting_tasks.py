@@ -12,6 +12,8 @@ BUSY_SHARE = 0.9
 """Share of the time that all threads are to work, at least, were all runs of blocks equal."""
 FOLDS_AHEAD = 4
 """Folds under way at a time, at least: a table that waits to be written takes as much memory as one being counted."""
+AHEAD_BYTES = 8 << 20
+"""Size of the tables of the folds under way at a time, bytes, up to which there are as many folds as there can be."""
 
 
 def choose_runs(n_folds: int, n_threads: int) -> int:
@@ -32,9 +34,25 @@ def choose_runs(n_folds: int, n_threads: int) -> int:
     return n_runs
 
 
-def count_folds_ahead(n_folds: int, n_threads: int) -> int:
-    """Number of folds under way at a time: as many as keep the threads busy, and one more."""
-    return max(FOLDS_AHEAD, 1 + -(-n_threads // choose_runs(n_folds, n_threads)))
+def count_folds_ahead(n_folds: int, n_threads: int, n_levels: int) -> int:
+    """Number of folds under way at a time: all where tables are small, else as many as keep threads busy, and one more.
+
+    Those that are under way together take few messages, and no thread waits between one fold and the next.
+
+    Parameters
+    ----------
+    n_folds, n_threads
+        As for `choose_runs`.
+    n_levels
+        Levels of all variables.
+    """
+    busy = 1 + -(-n_threads // choose_runs(n_folds, n_threads))
+    return min(n_folds, max(FOLDS_AHEAD + count_small_tables(n_levels), busy))
+
+
+def count_small_tables(n_levels: int) -> int:
+    """Number of tables of so many levels that may wait to be written, besides ``FOLDS_AHEAD``; 0 of large ones."""
+    return max(0, AHEAD_BYTES // (8 * max(n_levels, 1) ** 2) - FOLDS_AHEAD)
 
 
 def plan_fold_runs(costs: Sequence[int], n_groups: int, n_folds: int, n_threads: int) -> TaskPlan:

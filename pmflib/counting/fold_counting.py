@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 def count_folds(
     folds: Sequence[int],
-    start: Callable[[int], PendingResult[R]],
+    start: Callable[[Sequence[int]], Sequence[PendingResult[R]]],
     folder: Path,
     load: Callable[[Path], R | None],
     save: Callable[[Path, R], None],
@@ -31,7 +31,7 @@ def count_folds(
     folds
         Folds to count.
     start
-        Starts to count a fold.
+        Starts to count some folds.
     folder
         Folder of the checkpoints.
     load, save
@@ -45,14 +45,18 @@ def count_folds(
     """
     pending: dict[int, PendingResult[R]] = {}
     for place, fold in enumerate(folds):
-        for ahead in folds[place : place + n_ahead]:
-            if ahead not in pending and not _name_checkpoint(folder, ahead).exists():
-                pending[ahead] = start(ahead)
+        missing = [
+            ahead
+            for ahead in folds[place : place + n_ahead]
+            if ahead not in pending and not _name_checkpoint(folder, ahead).exists()
+        ]
+        if missing:
+            pending.update(zip(missing, start(missing), strict=True))
         checkpoint = _name_checkpoint(folder, fold)
         counted = None if fold in pending else load(checkpoint)
         if counted is None:
             # without either, another run of the same work finished and removed the checkpoints
-            counted = (pending.pop(fold, None) or start(fold)).wait()
+            counted = (pending.pop(fold) if fold in pending else start([fold])[0]).wait()
             save(checkpoint, counted)
         yield counted
 

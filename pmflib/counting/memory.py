@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmflib.counting.counting_tasks import plan_fold_merges
+from pmflib.counting.counting_tasks import count_small_tables, plan_fold_merges
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.store.sample_blocks import BLOCK_BYTES
 
@@ -34,6 +34,7 @@ def plan_counting(n_levels: int, n_threads: int, n_runs: int = 1, n_tables: int 
             // 2,
             f"count tables waiting to be merged, up to {n_held} at a time": (n_threads + n_held)
             * table,
+            "count tables waiting to be written": count_small_tables(n_levels) * table,
             "sample blocks, bit planes and tiles": n_threads * (6 * BLOCK_BYTES + 2048 * n_levels),
         },
         "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",

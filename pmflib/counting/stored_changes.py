@@ -19,7 +19,7 @@ from pmflib.running.grouping import (
     COUNTING_COARSENESS,
     MIN_GROUP,
 )
-from pmflib.running.maps import PendingResult, start_blocks
+from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.dataset_changes import DatasetChange
 from pmflib.store.sample_blocks import BlockReference
 
@@ -72,20 +72,22 @@ def count_stored_changes(
 
     n_threads = count_threads(client)
 
-    def start(fold: int) -> PendingResult[CellChanges]:
-        runs: list[tuple[int, list[BlockReference]]] = []
-        for sign, blocks in ((1, added[fold]), (-1, removed[fold])):
-            if blocks:
-                cut = cut_fold(blocks, max(1, len(changed)), n_threads)
-                runs += [(sign, run) for run in cut]
-        return start_blocks(
+    def cut(fold: int) -> list[tuple[int, list[BlockReference]]]:
+        return [
+            (sign, run)
+            for sign, blocks in ((1, added[fold]), (-1, removed[fold]))
+            if blocks
+            for run in cut_fold(blocks, max(1, len(changed)), n_threads)
+        ]
+
+    def start(folds: Sequence[int]) -> list[PendingResult[CellChanges]]:
+        return start_maps(
             client,
             count_changes,
-            runs,
+            {f"fold-{fold:02}": cut(fold) for fold in folds},
             merge_changes,
             offsets,
             result_bytes=8 * base.schema.n_levels**2,
-            name=f"fold-{fold:02}",
         )
 
     n_rows = [_count_rows(added[fold]) - _count_rows(removed[fold]) for fold in range(base.n_folds)]
@@ -93,7 +95,9 @@ def count_stored_changes(
 
     def count() -> Iterator[CellChanges]:
         """Count the folds that change, or read their checkpoints."""
-        n_ahead = count_folds_ahead(max(1, len(changed)), n_threads)
+        n_ahead = 1
+        if client is not None:
+            n_ahead = count_folds_ahead(max(1, len(changed)), n_threads, base.schema.n_levels)
         return count_folds(changed, start, checkpoints, load_changes, save_changes, n_ahead)
 
     n_cells = n_counted = 0

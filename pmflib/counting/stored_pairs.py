@@ -13,7 +13,7 @@ from pmflib.counting.counting_tasks import count_folds_ahead, cut_fold
 from pmflib.counting.counts_writers import CountsWriter
 from pmflib.counting.fold_counting import count_folds, load_table, save_table
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.maps import PendingResult, start_blocks
+from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
 
 
@@ -47,19 +47,21 @@ def count_stored_pairs(
     filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
     n_threads, n_filled = count_threads(client) if filled else 1, max(1, len(filled))
 
-    def start(fold: int) -> PendingResult[IntArray]:
-        runs = cut_fold(blocks_by_fold[fold], n_filled, n_threads)
-        return start_blocks(
+    def start(folds: Sequence[int]) -> list[PendingResult[IntArray]]:
+        return start_maps(
             client,
             count_group,
-            runs,
+            {
+                f"fold-{fold:02}": cut_fold(blocks_by_fold[fold], n_filled, n_threads)
+                for fold in folds
+            },
             merge_tables,
             schema.offsets,
             result_bytes=8 * schema.n_levels**2,
-            name=f"fold-{fold:02}",
         )
 
-    n_ahead = count_folds_ahead(n_filled, n_threads)
+    # without workers the next fold is counted when this one is saved
+    n_ahead = count_folds_ahead(n_filled, n_threads, schema.n_levels) if client is not None else 1
     tables = count_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
     n_samples = 0
     for fold, blocks in blocks_by_fold.items():

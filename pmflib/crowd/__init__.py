@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pmflib.crowd.aggregation import aggregate
+from pmflib.crowd.confidence import Calibration, calibrate
 from pmflib.crowd.label_log import LabelLog, read_labels
 from pmflib.crowd.true_labels import Aggregation
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregation",
+    "Calibration",
     "CrowdAggregator",
     "DawidSkene",
     "LabelLog",
     "MajorityVote",
     "OneCoinDawidSkene",
     "aggregate",
+    "calibrate",
     "read_labels",
 ]
 

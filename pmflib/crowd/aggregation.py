@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from pmflib.arrays import FloatArray
 from pmflib.counting.worker_pair_counts import count_worker_pairs
+from pmflib.crowd.class_order import check_class_order
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import (
     LogWeights,
@@ -19,10 +21,20 @@ from pmflib.crowd.e_step import (
     make_judge,
     score_blocks,
 )
+from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
+from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, read_labels
 from pmflib.crowd.likeliest_start import find_likeliest_start
 from pmflib.crowd.pass_methods import PassPlan, plan_passes
-from pmflib.crowd.passes import MAX_PASSES, TOLERANCE, CrowdFit, run_passes, start_from_votes
+from pmflib.crowd.passes import (
+    MAX_PASSES,
+    TOLERANCE,
+    CrowdFit,
+    begin_without_known,
+    ignore_known,
+    run_passes,
+    start_from_votes,
+)
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.errors import ConvergenceWarning, SchemaError
 from pmflib.methods import CROWD_METHODS, document_methods, find_method
@@ -37,6 +49,8 @@ def aggregate(
     labels: object,
     method: str = "auto",
     *,
+    known: object = None,
+    ordinal: bool = False,
     em: bool = True,
     order: Order = "joint",
     rng: np.random.Generator | int = 0,
@@ -55,6 +69,15 @@ def aggregate(
     method
         A name of `pmflib.methods.CROWD_METHODS`:
         {methods}
+    known
+        True labels of some tasks: a mapping, or a table with columns task and label. Their posterior is certain, in the
+        passes as in the result, so that prior and confusion matrices are learnt from them as well; of co-occurrences
+        they are no part. They also give the classes intercepts, for mistakes that all workers share: see
+        `pmflib.crowd.known_intercepts`. A row of a task that is not in the log, of a label that is no class, or that
+        another row contradicts is set aside: see `Aggregation.known_quarantine`.
+    ordinal
+        Whether classes are in order, and mistakes likelier the nearer they are, as far as the log says so: for "auto"
+        and "balanced". The order is that of ``classes``, or of a `LabelLog`; of numbers it need not be given.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         start there unless other starts make the labels clearly likelier: see `find_likeliest_start`.
@@ -72,7 +95,7 @@ def aggregate(
     Raises
     ------
     SchemaError, PmfError
-        If the labels do not fit, or an argument is out of range.
+        If the labels do not fit, none of the known ones can be used, or an argument is out of range.
 
     Warns
     -----
@@ -102,20 +125,26 @@ def aggregate(
         else read_labels(labels, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown)
     )
     _refuse_strange_labels(log)
+    if known is not None:
+        log = replace(log, known=find_known(known, log.tasks, log.classes))
+    if ordinal:
+        given = classes is not None or isinstance(labels, LabelLog)
+        check_class_order(log.classes.to_pylist(), given=given)
+    plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
         return shares
-    plan = plan_passes(method, max_passes, tol)
     start: AnnotatorModel | CrowdFit = plan.annotator_model
     if chosen.family == "pairs":
         start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
     report = find_report()
+    most_passes = plan.count_most(with_known=bool(log.is_known.any()))
     fit, posterior = fit_crowd_model(
         log,
         start,
         max_passes=plan.max_passes,
         tol=plan.tol,
-        on_pass=None if report is None else partial(_report_pass, report, plan.max_passes),
+        on_pass=None if report is None else partial(_report_pass, report, most_passes),
     )
     if not fit.converged and plan.tol > 0:
         warnings.warn(
@@ -164,19 +193,35 @@ def fit_crowd_model(
     start
         Crowd model, or passes made before, to continue from; an annotator model starts from the votes.
     max_passes, tol, on_pass
-        As for `run_passes`.
+        As for `run_passes`. Methods that the votes lead have as many passes without known labels before, see
+        `begin_without_known`; those made are counted together.
 
     Returns
     -------
-    The passes, and float64 of shape (n_tasks, n_classes).
+    The passes, whose model has intercepts if labels are known and passes were made, and float64 of shape (n_tasks,
+    n_classes).
     """
     blocks = cut_log(log)
     evaluate = partial(evaluate_blocks, blocks)
+    limits: dict[str, Any] = {"tol": tol, "on_pass": on_pass}
     if isinstance(start, AnnotatorModel):
-        start = start_from_votes(evaluate, log.n_workers, log.n_classes, start)
+        sizes = log.n_workers, log.n_classes
+        if log.is_known.any() and start.votes:
+            without_known = start_from_votes(ignore_known(evaluate), *sizes, start)
+            without_known = begin_without_known(
+                evaluate, without_known, max_passes=max_passes, **limits
+            )
+            max_passes += without_known.n_passes
+            start = replace(without_known, converged=False)
+        else:
+            start = start_from_votes(evaluate, *sizes, start)
     elif isinstance(start, CrowdModel):
         start = CrowdFit.from_model(start)
-    fit = run_passes(evaluate, start, max_passes=max_passes, tol=tol, on_pass=on_pass)
+    fit = run_passes(evaluate, start, max_passes=max_passes, **limits)
+    # without passes, confusion matrices are no counts that a task has a share in
+    if log.is_known.any() and fit.n_passes:
+        known = score_known(blocks, fit.model, max(1, log.n_tasks // MOST_SCORED))
+        fit = replace(fit, model=add_intercepts(fit.model, known))
     weights = LogWeights.from_model(fit.model, with_votes=False)
     return fit, score_blocks(blocks, weights, log.n_classes)
 

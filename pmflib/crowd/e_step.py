@@ -31,11 +31,14 @@ class LogWeights:
         float64 of shape (n_workers * n_classes, n_states), of the labels that workers give.
     votes
         float64 of shape (MOST_VOTES + 1,), of a class by its number of votes.
+    with_known
+        Whether classes that are known are certain; else these tasks are scored as the others are.
     """
 
     states: FloatArray
     labels: FloatArray
     votes: FloatArray
+    with_known: bool = True
 
     @classmethod
     def from_model(cls, model: CrowdModel, *, with_votes: bool) -> LogWeights:
@@ -80,9 +83,9 @@ def evaluate_blocks(blocks: Iterable[VotedBlock], weights: LogWeights) -> EMStat
 
 def _evaluate_block(block: VotedBlock, weights: LogWeights) -> EMStatistics:
     offsets = np.arange(0, len(weights.labels) + 1, block.n_classes)
-    if not weights.votes.any():
+    if not weights.votes.any() and not (weights.with_known and (block.known >= 0).any()):
         return em_statistics(block.labels, offsets, weights.states, weights.labels)
-    log_priors, peaks = block.weigh_strata(weights.votes)
+    log_priors, peaks = block.weigh_strata(weights.votes, with_known=weights.with_known)
     # the states of all subclasses of a class have its votes
     log_priors = np.tile(log_priors, weights.n_states // block.n_classes) + weights.states
     found = em_statistics(block.labels, offsets, log_priors, weights.labels, block.strata)
@@ -92,20 +95,27 @@ def _evaluate_block(block: VotedBlock, weights: LogWeights) -> EMStatistics:
 def score_tasks(block: VotedBlock, weights: LogWeights) -> FloatArray:
     """Posterior of the class of every task of a block, float64 of shape (n_rows, n_classes).
 
-    A task without a label has the prior.
+    A task without a label has the prior; one whose class is known has that.
     """
+    posteriors, n_classes = score_states(block, weights), block.n_classes
+    by_class = posteriors.reshape(-1, weights.n_states // n_classes, n_classes)
+    return np.asarray(by_class.sum(axis=1))
+
+
+def score_states(block: VotedBlock, weights: LogWeights) -> FloatArray:
+    """Posterior of the state of every task of a block, float64 of shape (n_rows, n_states): see `score_tasks`."""
     from pmflib.em.row_tables import score_block
 
     labels, n_classes, n_states = block.labels, block.n_classes, weights.n_states
-    n_subclasses = n_states // n_classes
     offsets = np.arange(0, len(weights.labels) + 1, n_classes)
     log_probs, posteriors = np.empty(labels.n_rows), np.empty((labels.n_rows, n_states))
     if labels.n_rows:
-        log_priors = np.tile(block.weigh_strata(weights.votes)[0], n_subclasses) + weights.states
+        by_votes, _ = block.weigh_strata(weights.votes, with_known=weights.with_known)
+        log_priors = np.tile(by_votes, n_states // n_classes) + weights.states
         score_block(
             labels, offsets, log_priors, weights.labels, log_probs, posteriors, block.strata
         )
-    return np.asarray(posteriors.reshape(-1, n_subclasses, n_classes).sum(axis=1))
+    return posteriors
 
 
 def score_blocks(blocks: Sequence[VotedBlock], weights: LogWeights, n_classes: int) -> FloatArray:
@@ -115,8 +125,13 @@ def score_blocks(blocks: Sequence[VotedBlock], weights: LogWeights, n_classes: i
 
 
 def cut_log(log: LabelLog) -> list[VotedBlock]:
-    """Cut the tasks of a label log in blocks, with their votes."""
-    return [add_votes(block, log.n_classes) for block in split_rows(log.block, BLOCK_ROWS)]
+    """Cut the tasks of a label log in blocks, with their votes and what is known of them."""
+    known = np.full(log.n_tasks, -1) if log.known is None else log.known.codes
+    starts = range(0, log.n_tasks, BLOCK_ROWS)
+    return [
+        add_votes(block, log.n_classes, known[first : first + BLOCK_ROWS])
+        for first, block in zip(starts, split_rows(log.block, BLOCK_ROWS), strict=True)
+    ]
 
 
 def split_rows(block: SparseBlock, n_rows: int) -> Sequence[SparseBlock]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pmflib.arrays import BoolArray, IntArray
 from pmflib.blocks import SparseBlock
+from pmflib.crowd.known_labels import KnownTasks
 from pmflib.crowd.label_matrix import is_matrix, list_labels
 from pmflib.crowd.radix_order import sort_stably
 from pmflib.errors import PmfError, SchemaError
@@ -37,6 +38,8 @@ class LabelLog:
         Arrow arrays: what rows, workers and classes are called, sorted.
     quarantine
         Arrow table of the labels set aside: row (from 0), task, worker, label, reason.
+    known
+        Tasks whose true label is known; None where none is given.
     """
 
     block: SparseBlock
@@ -44,6 +47,7 @@ class LabelLog:
     workers: pa.Array
     classes: pa.Array
     quarantine: pa.Table
+    known: KnownTasks | None = None
 
     def __repr__(self) -> str:
         """Sizes."""
@@ -56,6 +60,11 @@ class LabelLog:
     def n_tasks(self) -> int:
         """Number of tasks."""
         return len(self.tasks)
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Which tasks' true label is known, (n_tasks,)."""
+        return np.zeros(self.n_tasks, bool) if self.known is None else self.known.is_known
 
     @property
     def n_workers(self) -> int:

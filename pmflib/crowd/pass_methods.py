@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pmflib.methods import CROWD_METHODS, find_method
+from pmflib.errors import PmfError
+from pmflib.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 
 PUBLISHED_PASSES = 10
@@ -27,8 +28,12 @@ class PassPlan:
     max_passes: int
     tol: float
 
+    def count_most(self, *, with_known: bool) -> int:
+        """Most passes that are made: where labels are known, `begin_without_known` may make as many before."""
+        return self.max_passes * (1 + int(with_known and self.annotator_model.votes))
 
-def plan_passes(method: str, max_passes: int, tol: float) -> PassPlan:
+
+def plan_passes(method: str, max_passes: int, tol: float, *, ordinal: bool = False) -> PassPlan:
     """Plan the passes of a method; those that follow a method of co-occurrences are Dawid and Skene's.
 
     Parameters
@@ -37,12 +42,23 @@ def plan_passes(method: str, max_passes: int, tol: float) -> PassPlan:
         A name of `pmflib.methods.CROWD_METHODS`.
     max_passes, tol
         Limits that were given.
+    ordinal
+        Whether classes are in order; only of methods with a prior for mistakes.
+
+    Raises
+    ------
+    PmfError
+        If the classes are in order, and the method has no use for that.
     """
     chosen = find_method(CROWD_METHODS, method)
+    if ordinal and method not in ORDINAL_METHODS:
+        raise PmfError(
+            f"ordinal is true, and method {method!r} has no use for the order of classes; give one of {ORDINAL_METHODS}"
+        )
     if chosen.family != "passes":
         return plan_dawid_skene(max_passes, tol)
     plan: PassPlan = chosen.load()(max_passes, tol)
-    return plan
+    return replace(plan, annotator_model=replace(plan.annotator_model, ordinal=ordinal))
 
 
 def plan_shrunk(max_passes: int, tol: float) -> PassPlan:

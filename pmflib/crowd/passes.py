@@ -96,6 +96,36 @@ def start_from_votes(
     return CrowdFit.from_model(split_subclasses(model))
 
 
+def begin_without_known(
+    evaluate: Evaluate[LogWeights],
+    start: CrowdFit,
+    *,
+    max_passes: int = MAX_PASSES,
+    tol: float = TOLERANCE,
+    on_pass: Callable[[CrowdFit], None] | None = None,
+) -> CrowdFit:
+    """Make passes in which no label is known: where they settle, those with known labels begin.
+
+    Methods that the votes lead are near the truth already, and known labels correct them from there; with known labels
+    from the first pass on, what a second subclass of tasks is for would be decided by one in twenty of them.
+
+    Parameters
+    ----------
+    evaluate, max_passes, tol, on_pass
+        As for `run_passes`.
+    start
+        As from `start_from_votes` under `ignore_known`, or passes made before.
+    """
+    return run_passes(
+        ignore_known(evaluate), start, max_passes=max_passes, tol=tol, on_pass=on_pass
+    )
+
+
+def ignore_known(evaluate: Evaluate[LogWeights]) -> Evaluate[LogWeights]:
+    """Evaluate tasks whose label is known as all others."""
+    return lambda weights: evaluate(replace(weights, with_known=False))
+
+
 def run_passes(
     evaluate: Evaluate[LogWeights],
     start: CrowdFit,

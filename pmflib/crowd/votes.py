@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, StrataArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray, StrataArray
 from pmflib.blocks import SparseBlock
 from pmflib.em.row_tables import find_maxima
 
@@ -17,6 +17,8 @@ PSEUDO_VOTES = 0.5
 """Votes that every class is given beforehand: half a vote, as Jeffreys' prior would."""
 VOTE_GAIN = 40.0
 """Nats by which a class with a vote is ahead of one without, in the shares of votes: more than rounding keeps."""
+RULED_OUT = -1e9
+"""Log-weight of a class that a task is known not to have, nats: more than any labels make up for."""
 PACKED_CLASSES = 4
 """Number of classes whose votes are packed into one integer at a time: each takes 7 bits of 64."""
 
@@ -24,6 +26,8 @@ PACKED_CLASSES = 4
 @dataclass(frozen=True, eq=False)
 class VotedBlock:
     """Tasks with their votes: tasks with as many votes for each class are a stratum, and have the same prior.
+
+    Tasks whose class is known are in strata of their own.
 
     Parameters
     ----------
@@ -33,11 +37,14 @@ class VotedBlock:
         int32 of shape (n_rows,): stratum of each task.
     tallies
         int64 of shape (n_strata, n_classes): votes of the tasks of each stratum, at most ``MOST_VOTES``.
+    known
+        int64 of shape (n_strata,): known class of the tasks of each stratum, -1 where it is not known.
     """
 
     labels: SparseBlock
     strata: StrataArray
     tallies: IntArray
+    known: IntArray
 
     @property
     def n_classes(self) -> int:
@@ -47,17 +54,36 @@ class VotedBlock:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.labels.nbytes + self.strata.nbytes + self.tallies.nbytes
+        return self.labels.nbytes + self.strata.nbytes + self.tallies.nbytes + self.known.nbytes
 
-    def weigh_strata(self, gains: FloatArray) -> tuple[FloatArray, FloatArray]:
+    @property
+    def codes(self) -> IntArray:
+        """Known class of each task, int64 of shape (n_rows,), -1 where it is not known."""
+        return np.asarray(self.known[self.strata])
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Which tasks' class is known, (n_rows,)."""
+        return self.codes >= 0
+
+    def weigh_strata(
+        self, gains: FloatArray, *, with_known: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """Log-weights of the classes in every stratum, the largest 0, (n_strata, n_classes), and the largest before.
 
         Parameters
         ----------
         gains
             Log-weight of a class by its number of votes, as from `weigh_votes`.
+        with_known
+            Whether a stratum whose class is known has no other; else it is weighed as the others are.
         """
         weights = gains[self.tallies]
+        known = np.flatnonzero((self.known >= 0) & with_known)
+        if known.size:
+            kept = weights[known, self.known[known]]
+            weights[known] = RULED_OUT
+            weights[known, self.known[known]] = kept
         peaks = find_maxima(weights)
         return weights - peaks[:, None], peaks
 
@@ -76,8 +102,8 @@ def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
     return votes.reshape(block.n_rows, n_classes)
 
 
-def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
-    """Put tasks in strata by their votes; strata are in the order of their tallies.
+def add_votes(block: SparseBlock, n_classes: int, known: IntArray | None = None) -> VotedBlock:
+    """Put tasks in strata by their votes and their known class; strata are in the order of these.
 
     Parameters
     ----------
@@ -85,6 +111,8 @@ def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
         Tasks as rows, labels as levels ``worker * n_classes + class``.
     n_classes
         Number of classes.
+    known
+        int64 of shape (n_rows,): class of each task, -1 where it is not known; None where it is of no task.
     """
     votes = np.minimum(tally_votes(block, n_classes), MOST_VOTES)
     base = int(votes.max(initial=0)) + 1
@@ -95,7 +123,11 @@ def add_votes(block: SparseBlock, n_classes: int) -> VotedBlock:
         # as few bits as they take: short integers are sorted faster
         keys = strata.astype(np.min_scalar_type(int(strata.max(initial=0))))
         _, first, strata = np.unique(keys, return_index=True, return_inverse=True)
-    return VotedBlock(block, strata.astype(np.int32), votes[first])
+    if known is None or not (known >= 0).any():
+        return VotedBlock(block, strata.astype(np.int32), votes[first], np.full(first.size, -1))
+    keys = strata * (n_classes + 1) + known + 1
+    _, first, strata = np.unique(keys, return_index=True, return_inverse=True)
+    return VotedBlock(block, strata.astype(np.int32), votes[first], known[first])
 
 
 def weigh_votes(weight: float) -> FloatArray:

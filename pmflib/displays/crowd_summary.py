@@ -1,4 +1,4 @@
-"""Summaries of aggregated label logs: classes, workers by skill, tasks whose label is uncertain."""
+"""Summaries of aggregated label logs: classes, workers by skill, tasks to ask again and whom."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNCERTAIN = 0.8
 
 
 def summarise_aggregation(found: Aggregation) -> Summary:
-    """How many tasks, classes and labels, workers by skill, and tasks whose label is least certain."""
+    """How many tasks, classes and labels, workers by skill, and tasks where another label is worth most."""
     log, confidence = found.log, found.confidence
     n_uncertain = int(np.count_nonzero(confidence < UNCERTAIN))
     n_labels = np.diff(log.block.indptr)
@@ -35,7 +35,13 @@ def summarise_aggregation(found: Aggregation) -> Summary:
             f"{count(n_uncertain)} tasks have a label that is less than {percent(UNCERTAIN)} probable",
         ),
     ]
+    if log.known is not None:
+        facts.append(("known labels", f"{count(int(log.is_known.sum()))} tasks"))
     notes = []
+    if found.known_quarantine.num_rows:
+        notes.append(
+            f"{count(found.known_quarantine.num_rows)} rows of known labels were set aside: see known_quarantine"
+        )
     if not found.converged:
         notes.append("The passes did not settle: raise max_passes or tol")
     if log.quarantine.num_rows:
@@ -70,21 +76,23 @@ def _tabulate_classes(found: Aggregation) -> SummaryTable:
 
 def _tabulate_workers(found: Aggregation) -> tuple[SummaryTable, ...]:
     """List all workers by skill where they are few, else those of either end."""
-    log, accuracy = found.log, found.accuracy
-    owners = log.block.indices // log.n_classes
-    n_labels = np.bincount(owners, minlength=log.n_workers)
-    order = np.argsort(-accuracy, kind="stable")
+    log, workers = found.log, found.workers
+    n_labels, skill, error = (
+        workers[name].to_numpy() for name in ("n_labels", "skill", "standard_error")
+    )
+    order = np.argsort(-skill, kind="stable")
 
     def tabulate(title: str, places: IntArray, n_all: int, folded: bool) -> SummaryTable:
         rows = [
             (
                 cut(str(log.workers[int(place)].as_py())),
-                percent(float(accuracy[place])),
+                percent(float(skill[place])),
+                f"± {percent(float(error[place]))}",
                 count(n_labels[place]),
             )
             for place in places
         ]
-        columns = ("worker", ">right", ">labels")
+        columns = ("worker", ">skill", ">standard error", ">labels")
         return SummaryTable(title, columns, rows, n_all, "found.workers", folded)
 
     if log.n_workers <= LISTED:
@@ -103,12 +111,13 @@ def _tabulate_tasks(found: Aggregation) -> SummaryTable:
             cut(str(each["label"])),
             percent(each["confidence"]),
             count(each["n_labels"]),
+            cut("" if each["worker"] is None else str(each["worker"])),
         )
         for each in least
     ]
     return SummaryTable(
-        "Tasks whose label is least certain",
-        ("task", "label", ">probability", ">labels"),
+        "Tasks where another label is worth most",
+        ("task", "label", ">probability", ">labels", "worker to ask"),
         rows,
         found.log.n_tasks,
         f"found.ask_again({len(rows) * 2})",

@@ -41,6 +41,24 @@ def load_state_of(fit: str, path: Path) -> EMState | None:
     Parameters
     ----------
     fit
+        As for `is_of_fit`.
+    path
+        File of the states.
+
+    Raises
+    ------
+    PmfError
+        If the file is one of another fit.
+    """
+    return load_state(path) if is_of_fit(fit, path) else None
+
+
+def is_of_fit(fit: str, path: Path) -> bool:
+    """Whether the states in a file are those of a fit.
+
+    Parameters
+    ----------
+    fit
         Digest of the fit: of all that its states depend on. It is kept beside the states, from this call on.
     path
         File of the states.
@@ -55,13 +73,13 @@ def load_state_of(fit: str, path: Path) -> EMState | None:
     if known is None:
         # a state that nobody answers for is not gone on from
         save_bytes(mark, fit.encode())
-        return None
+        return False
     if known != fit:
         raise PmfError(
             f"checkpoint {str(path.parent)!r} holds states of another fit, of other samples or options; give each fit "
             "a folder of its own, or delete that one"
         )
-    return load_state(path)
+    return True
 
 
 def load_state(path: Path) -> EMState | None:

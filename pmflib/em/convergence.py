@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 
-def is_near_limit(losses: Sequence[float], tol: float, cycle: int = 1) -> bool:
+def is_near_limit(losses: Sequence[float], tol: float) -> bool:
     """Whether what further passes may gain is estimated to be small.
 
     Parameters
@@ -15,22 +15,35 @@ def is_near_limit(losses: Sequence[float], tol: float, cycle: int = 1) -> bool:
         Objective before each pass, never rising.
     tol
         Share of the objective, at least 0.
-    cycle
-        As for `estimate_gap`.
     """
-    return bool(losses) and estimate_gap(losses, cycle) <= tol * abs(losses[-1])
+    return bool(losses) and estimate_gap(losses) <= tol * abs(losses[-1])
 
 
-def estimate_gap(losses: Sequence[float], cycle: int = 1) -> float:
+def has_settled(losses: Sequence[float], tol: float, n_passes: int) -> bool:
+    """Whether the last passes have gained little, all together.
+
+    For passes between which extrapolations lie: the gain of one says nothing of the next. After a long step the next
+    ones are short, and where states are still alike the objective hardly falls for some passes before it falls again.
+
+    Parameters
+    ----------
+    losses
+        Objective before each pass, never rising.
+    tol
+        Share of the objective, at least 0.
+    n_passes
+        Number of passes, at least 1.
+    """
+    return len(losses) > n_passes and losses[-1 - n_passes] - losses[-1] <= tol * abs(losses[-1])
+
+
+def estimate_gap(losses: Sequence[float]) -> float:
     """Estimate what a slowly converging sequence may still lose, from how its changes shrink.
 
     Parameters
     ----------
     losses
         Falling, nats per sample.
-    cycle
-        Number of passes from one loss to the one that it is compared with: where the sequence goes by cycles, their
-        length. The estimate is the largest over the last cycle.
 
     Returns
     -------
@@ -41,16 +54,12 @@ def estimate_gap(losses: Sequence[float], cycle: int = 1) -> float:
     ----------
     Aitken (1926); for EM, McLachlan, Krishnan (2008), section 4.9.
     """
-    if len(losses) < 3 * cycle:
+    if len(losses) < 3:
         return math.inf
-    gaps = []
-    for last in range(len(losses) - cycle, len(losses)):
-        before, change = (max(losses[i - cycle] - losses[i], 0.0) for i in (last - cycle, last))
-        if change == 0:
-            gaps.append(0.0)
-        else:
-            gaps.append(change**2 / (before - change) if before > change else math.inf)
-    return max(gaps)
+    before, change = (max(losses[i - 1] - losses[i], 0.0) for i in (-2, -1))
+    if change == 0:
+        return 0.0
+    return change**2 / (before - change) if before > change else math.inf
 
 
 def count_stale(held_out: Sequence[float], tol: float) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from itertools import pairwise
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.blocks import Block, DenseBlock
+from pmflib.blocks import DenseBlock, cut_evenly
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.statistics import (
@@ -56,10 +55,7 @@ class SamplesInMemory:
             int(np.count_nonzero(codes >= 0)) if whole.weights is not None else whole.n_observed
         )
         self._offsets, self._target = offsets, target
-        # the first blocks have the rows that are left over, one each
-        n_each, n_over = divmod(whole.n_rows, n_blocks)
-        ends = [number * n_each + min(number, n_over) for number in range(n_blocks + 1)]
-        self._blocks: list[Block] = [whole.cut(start, stop) for start, stop in pairwise(ends)]
+        self._blocks = cut_evenly(whole, n_blocks)
         self._pool = ThreadPoolExecutor(count_processors())
 
     def hide(self, variable: int) -> SamplesInMemory:
@@ -86,8 +82,16 @@ class SamplesInMemory:
         found = list(self._pool.map(add_up, range(n_tasks)) if n_tasks > 1 else [add_up(0)])
         return merge_each([found[i : i + len(logs)] for i in range(0, n_tasks, len(logs))])
 
-    def score(self, models: Sequence[Parameters]) -> float:
-        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
+    def start_ahead(self, models: Sequence[Parameters]) -> None:
+        """None: a pass keeps all processors busy."""
+
+    def score(
+        self, models: Sequence[Parameters], meanwhile: Callable[[], None] | None = None
+    ) -> float:
+        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples.
+
+        The work is done here, so that ``meanwhile`` is not called.
+        """
         total, n_samples = self._add_up(score_average, models)
         return float(total / max(n_samples, 1))
 

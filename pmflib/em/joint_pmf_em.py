@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.em.convergence import count_stale, is_near_limit
+from pmflib.em.convergence import count_stale, has_settled, is_near_limit
 from pmflib.em.driver import run_em
 from pmflib.em.samples import Evaluate, Judge
 from pmflib.em.statistics import EMStatistics, m_step
@@ -16,8 +16,8 @@ from pmflib.errors import PmfError
 from pmflib.solvers.numeric.squarem import Acceleration
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
-CYCLE = 2
-"""Passes from one extrapolation that is accepted to the next."""
+SETTLED_PASSES = 6
+"""Passes that must have gained little where passes are accelerated: three extrapolations that are accepted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,8 @@ def run_joint_pmf_em(
         Limit of passes, counting those of a checkpoint.
     tol
         Share of the objective, at least 0: EM has converged when what passes may still gain, by `estimate_gap`, is
-        below it. With held-out samples, the rise of their log-likelihood that counts as one.
+        below it; accelerated, when the last `SETTLED_PASSES` have gained no more. With held-out samples, the rise of
+        their log-likelihood that counts as one.
     judge
         Log-likelihood of held-out samples. With it the model where that is best is kept, and passes are made while it
         rises.
@@ -143,7 +144,9 @@ def run_joint_pmf_em(
     def has_converged(state: EMState) -> bool:
         if judge is not None:
             return count_stale(state.held_out, tol) >= patience
-        return is_near_limit(state.loss_history, tol, CYCLE if accelerate else 1)
+        if accelerate:
+            return has_settled(state.loss_history, tol, SETTLED_PASSES)
+        return is_near_limit(state.loss_history, tol)
 
     state = run_em(
         evaluate,

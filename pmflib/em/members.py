@@ -131,12 +131,26 @@ class Runs:
         path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
         state = None if path is None else load_state_of(self._digest, path)
 
+        # a model is judged while the next pass is made, under the same parameters; the last of these is dropped
+        ahead: list[tuple[FloatArray, Callable[[], list[EMStatistics]]]] = []
+        n_made = 0 if state is None else state.n_passes
+
         def evaluate(joined: Parameters) -> EMStatistics:
+            nonlocal n_made
+            n_made += 1
+            if ahead and ahead[0][0] is joined[0]:
+                return join_statistics(ahead.pop()[1]())
             return join_statistics(self.training.evaluate(split_members(joined, len(starts))))
 
         def judge(joined: Parameters) -> float:
             assert held_out is not None
-            return held_out.score(split_members(joined, len(starts)))
+            models = split_members(joined, len(starts))
+
+            def start_next() -> None:
+                if n_made < self.max_passes and (wait := self.training.start_ahead(models)):
+                    ahead[:] = [(joined[0], wait)]
+
+            return held_out.score(models, start_next)
 
         def save_and_report(state: EMState) -> None:
             if path is not None:

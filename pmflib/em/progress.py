@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
-from pmflib.em.joint_pmf_em import EMState
 from pmflib.reporting.work_progress import Report
+
+
+class PassedState(Protocol):
+    """State of a run, as far as it is reported: an `EMState`, or that of a run with forests."""
+
+    @property
+    def n_passes(self) -> int:
+        """Number of passes made."""
+
+    @property
+    def log_likelihoods(self) -> tuple[float, ...]:
+        """Training log-likelihood before each pass, nats per sample."""
+
+    @property
+    def held_out(self) -> tuple[float, ...]:
+        """Held-out log-likelihood of the start and after each pass, nats per sample; empty without held-out samples."""
 
 
 class PassReporter:
@@ -26,7 +42,7 @@ class PassReporter:
         self._report, self._max_passes = report, max_passes
         self._began: dict[str, tuple[int, float]] = {}
 
-    def __call__(self, run: str, state: EMState) -> None:
+    def __call__(self, run: str, state: PassedState) -> None:
         """Report a pass of a run."""
         text = f"{run}: {describe_fit(state.log_likelihoods, state.held_out)}"
         if run in self._began and self._began[run][0] < state.n_passes:

@@ -31,8 +31,16 @@ class Samples(Protocol):
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics under each of several models of one rank, at least one."""
 
-    def score(self, models: Sequence[Parameters]) -> float:
-        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
+    def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
+        """Start what `evaluate` would do, and return what waits for it; None where one work at a time is quickest."""
+
+    def score(
+        self, models: Sequence[Parameters], meanwhile: Callable[[], None] | None = None
+    ) -> float:
+        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples.
+
+        ``meanwhile`` is called once the work is under way elsewhere; never where it is done here.
+        """
 
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, StrataArray
-from pmflib.blocks import Block
+from pmflib.blocks import Block, weigh_rows
+from pmflib.em.field_sums import sum_fields
 from pmflib.level_blocks import FLOOR, normalise_blocks
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
@@ -48,14 +49,7 @@ class EMStatistics:
     @staticmethod
     def merge(parts: Sequence[EMStatistics]) -> EMStatistics:
         """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
-        level_mass, state_mass = parts[0].level_mass.copy(), parts[0].state_mass.copy()
-        log_likelihood, n_rows = parts[0].log_likelihood, parts[0].n_rows
-        for part in parts[1:]:
-            level_mass += part.level_mass
-            state_mass += part.state_mass
-            log_likelihood += part.log_likelihood
-            n_rows += part.n_rows
-        return EMStatistics(level_mass, state_mass, log_likelihood, n_rows)
+        return sum_fields(parts)
 
 
 def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -148,7 +142,7 @@ def score_average(
     target: int | None = None,
 ) -> FloatArray:
     """Log-likelihood of samples, as `score_rows` has it, nats, and their number: what is added up over blocks."""
-    weights = np.ones(block.n_rows) if block.weights is None else block.weights
+    weights = weigh_rows(block)
     return np.array([weights @ score_rows(block, offsets, models, target), weights.sum()])
 
 
@@ -159,7 +153,7 @@ def score_difference(
     target: int | None = None,
 ) -> FloatArray:
     """Number of samples, and the sums of what they gain by the first of two models, and of its square, nats."""
-    weights = np.ones(block.n_rows) if block.weights is None else block.weights
+    weights = weigh_rows(block)
     first, second = (score_rows(block, offsets, [each], target) for each in models)
     gains = first - second
     return np.array([weights.sum(), weights @ gains, weights @ gains**2])

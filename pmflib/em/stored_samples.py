@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,13 +31,16 @@ from pmflib.em.statistics import (
 )
 from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.grouping import group_blocks, weigh_blocks
-from pmflib.running.maps import HeldItems, PendingResult, keep_loaded, run_blocks, start_blocks
+from pmflib.running.held_items import HeldItems, keep_loaded
+from pmflib.running.maps import PendingResult, run_blocks, start_blocks
 from pmflib.schema import Schema
 from pmflib.selection.comparison import estimate_gain
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import name_place
 from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
+
+R = TypeVar("R")
 
 KEPT_SHARE = 4
 """Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
@@ -167,10 +170,13 @@ class StoredSamples:
 
     def load(self, rank: int) -> SamplesInMemory:
         """Read all samples; ``rank`` is as for `SamplesInMemory`, which judge by the same target."""
-        offsets = self.schema.offsets
+        return SamplesInMemory(self.read_codes(), self.schema.offsets, rank, self.target)
+
+    def read_codes(self) -> IntArray:
+        """Read all samples: codes of shape (n_rows, n_variables), -1 missing."""
         parts = [np.empty((0, self.schema.n_variables), self.schema.code_dtype)]
-        parts += [block.to_codes(offsets) for block in read_blocks(self.blocks)]
-        return SamplesInMemory(np.concatenate(parts), offsets, rank, self.target)
+        parts += [block.to_codes(self.schema.offsets) for block in read_blocks(self.blocks)]
+        return np.concatenate(parts)
 
     def count_pairs(self) -> PairCounts:
         """Count the co-occurrences of levels, by the folds of the dataset, in their order.
@@ -232,21 +238,61 @@ class StoredSamples:
             for first in range(0, len(models), step)
         ]
 
-    def score(self, models: Sequence[Parameters]) -> float:
-        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
-        total, n_samples = self._add_up(score_average, models)
+    def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
+        """Start a pass while its models are judged, where there are many threads; returned is what waits for it."""
+        if self.n_side_by_side == 1:
+            return None
+        pending = self.start_pass(models)
+        return lambda: [each for share in pending for each in share.wait()]
+
+    def score(
+        self, models: Sequence[Parameters], meanwhile: Callable[[], None] | None = None
+    ) -> float:
+        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples.
+
+        ``meanwhile`` is called once the tasks are handed to the workers.
+        """
+        total, n_samples = self._add_up(score_average, models, meanwhile)
         return float(total / max(n_samples, 1))
 
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
         return estimate_gain(self._add_up(score_difference, (first, second)))
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
+    def map_groups(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        *shared: Any,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> R:
+        """Map a function over the groups of blocks, which are kept where they fit, and merge the results.
+
+        Parameters
+        ----------
+        function
+            Called as ``function(group, *shared)``: see `iterate_distinct`.
+        merge, shared, result_bytes, name
+            As for `pmflib.running.maps.start_blocks`.
+        """
+        options = {"result_bytes": result_bytes, "name": name}
+        return run_blocks(self.client, function, self._hold(), merge, *shared, **options)  # type: ignore[arg-type]
+
+    def _add_up(
+        self,
+        score: ScoreBlock,
+        models: Sequence[Parameters],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> FloatArray:
         """Sums of scores over the groups, in a tree that depends on their number alone."""
         shared = self.schema.offsets, score, models, self.target
-        return run_blocks(
+        pending = start_blocks(
             self.client, judge_group, self._hold(), merge_scores, *shared, name="score"
         )
+        if meanwhile is not None and self.client is not None:
+            meanwhile()
+        return pending.wait()
 
     @cached_property
     def _groups(self) -> Sequence[Sequence[Any]]:

@@ -74,7 +74,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         self._empty = table.given[:0]
         codes = np.maximum(self._encode(table, features), MISSING)
         target = schema.n_variables - 1
-        self._fit_codes(np.column_stack([codes, codes_of_y]), schema, target)
+        self._keep(self._fit_classes(np.column_stack([codes, codes_of_y]), schema, target))
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:

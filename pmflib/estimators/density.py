@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import DensityMixin
 
 from pmflib.arrays import FloatArray
 from pmflib.errors import PmfError
-from pmflib.estimators.joint_estimator import JointEstimator
+from pmflib.estimators.table_estimator import TableEstimator
 from pmflib.estimators.user_tables import make_table
 from pmflib.schema import MISSING, Schema
 
 
-class PMFDensity(DensityMixin, JointEstimator):  # type: ignore[misc]
+class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
     """Probability of rows: how usual each is, and new rows like them.
 
     Parameters
     ----------
-    rank, schema, bins, members, random_state
-        As in `JointEstimator`; more members estimate better.
+    rank, method, schema, bins, members, dependence, dimensions, random_state
+        As in `TableEstimator`; more members estimate better.
 
     Attributes
     ----------
     model_, result_, n_features_in_, feature_names_in_
-        As in `JointEstimator`.
+        As in `TableEstimator`.
 
     Examples
     --------
@@ -41,36 +41,24 @@ class PMFDensity(DensityMixin, JointEstimator):  # type: ignore[misc]
         self,
         rank: int | Literal["auto"] = "auto",
         *,
+        method: Literal["classes", "traits"] = "classes",
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 8,
+        dependence: Literal["auto", "none", "tree"] = "none",
+        dimensions: int | Literal["auto"] = "auto",
         random_state: Any = 0,
     ) -> None:
-        super().__init__(rank, schema=schema, bins=bins, members=members, random_state=random_state)
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit a joint PMF of the columns.
-
-        Parameters
-        ----------
-        X
-            Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
-        y
-            Not used.
-
-        Returns
-        -------
-        The estimator.
-
-        Raises
-        ------
-        ValueError
-            If X has no row or column, or an infinite number.
-        SchemaError
-            If no column can be a variable, or the schema that was given does not fit.
-        """
-        self._fit_table(X)
-        return self
+        super().__init__(
+            rank,
+            method=method,
+            schema=schema,
+            bins=bins,
+            members=members,
+            dependence=dependence,
+            dimensions=dimensions,
+            random_state=random_state,
+        )
 
     def score_samples(self, X: Any) -> FloatArray:
         """Log-probability of what is observed in each row: of numbers that were cut into bins, of their bins.

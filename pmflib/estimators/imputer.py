@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, Literal, Self
 
 import numpy as np
 import sklearn
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.errors import PmfError
-from pmflib.estimators.joint_estimator import JointEstimator
-from pmflib.estimators.level_values import LevelValues
+from pmflib.estimators.table_estimator import TableEstimator
 from pmflib.estimators.user_tables import convert_frame
 from pmflib.schema import MISSING, Schema
 
 STRATEGIES = ("mode", "mean", "draw")
 
 
-class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # type: ignore[misc]
+class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # type: ignore[misc]
     """Fill missing cells from what else their row holds, with the values that the table itself has.
 
     Parameters
@@ -29,13 +29,13 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         "mode": the most probable level; of numbers that were cut into bins, the middle number of the bin. "mean": the
         expected value of columns of numbers, and the mode of the others. "draw": a random one, by its probability; all
         of a row's together, so that what is drawn depends on each other as the data do.
-    schema, bins, members, random_state
-        As in `JointEstimator`; ``random_state`` is the seed of draws as well, and more members guess better.
+    method, schema, bins, members, dependence, dimensions, random_state
+        As in `TableEstimator`; ``random_state`` is the seed of draws as well, and more members guess better.
 
     Attributes
     ----------
     model_, result_, n_features_in_, feature_names_in_
-        As in `JointEstimator`.
+        As in `TableEstimator`.
 
     Notes
     -----
@@ -57,12 +57,24 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         rank: int | Literal["auto"] = "auto",
         *,
         strategy: Literal["mode", "mean", "draw"] = "mode",
+        method: Literal["classes", "traits"] = "classes",
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 8,
+        dependence: Literal["auto", "none", "tree"] = "none",
+        dimensions: int | Literal["auto"] = "auto",
         random_state: Any = 0,
     ) -> None:
-        super().__init__(rank, schema=schema, bins=bins, members=members, random_state=random_state)
+        super().__init__(
+            rank,
+            method=method,
+            schema=schema,
+            bins=bins,
+            members=members,
+            dependence=dependence,
+            dimensions=dimensions,
+            random_state=random_state,
+        )
         self.strategy = strategy
 
     def __sklearn_tags__(self) -> Any:
@@ -72,7 +84,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit a joint PMF of the columns: as `PMFDensity.fit`."""
+        """Fit a joint PMF of the columns: as `TableEstimator.fit`."""
         self._check_strategy()
         self._fit_table(X)
         return self
@@ -91,25 +103,16 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         """
         self._check_strategy()
         table, codes = self._read_codes(X)
-        model = self._model
         is_missing = codes == MISSING
         # of rows without a gap nothing is asked
         rows = np.flatnonzero(is_missing.any(axis=1))
         gaps, known = is_missing[rows], np.maximum(codes[rows], MISSING)
-        posteriors = model.posterior(known)
-        rng = np.random.default_rng(self._draw_seed(self.random_state))
-        if self.strategy == "draw":
-            posteriors = _draw_states(posteriors, rng)
+        chosen = self._draw(known, gaps) if self.strategy == "draw" else self._guess(known, gaps)
         filled = {}
-        for place, (variable, values) in enumerate(zip(model.schema, self._values, strict=True)):
-            mine = gaps[:, place]
-            if not mine.any():
-                continue
-            probabilities = posteriors[mine] @ model.factor(place).T
+        for place, values in chosen.items():
             cells = np.zeros(table.n_rows, bool)
-            cells[rows[mine]] = True
-            column = self._column_names.index(variable.name)
-            filled[column] = cells, self._choose(probabilities, values, rng)
+            cells[rows[gaps[:, place]]] = True
+            filled[self._column_names.index(self._model.schema[place].name)] = cells, values
         own = getattr(self, "_sklearn_output_config", {})
         wanted = own.get("transform", sklearn.get_config()["transform_output"])
         return convert_frame(table.fill(filled), wanted)
@@ -118,17 +121,31 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, JointEstimator):  # typ
         if self.strategy not in STRATEGIES:
             raise PmfError(f"strategy is {self.strategy!r}; give one of {STRATEGIES}")
 
-    def _choose(
-        self, probabilities: FloatArray, values: LevelValues, rng: np.random.Generator
-    ) -> list[Any]:
-        """A value for each row of probabilities of levels."""
-        if self.strategy == "mean" and values.means is not None:
-            expected: list[Any] = (probabilities @ np.asarray(values.means)).tolist()
-            return expected
-        if self.strategy == "draw":
-            return values.draw(_draw_codes(probabilities, rng), rng)
-        typical = values.typical
-        return [typical[code] for code in probabilities.argmax(axis=1).tolist()]
+    def _guess(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
+        """Values for the gaps of each variable that has some: modes, or means."""
+        chosen: dict[int, list[Any]] = defaultdict(list)
+        for place, rows, probabilities in self._model.predict_gaps(known):
+            chances, values = probabilities[gaps[rows, place]], self._values[place]
+            if self.strategy == "mean" and values.means is not None:
+                chosen[place] += (chances @ np.asarray(values.means)).tolist()
+            else:
+                typical = values.typical
+                chosen[place] += [typical[code] for code in chances.argmax(axis=1).tolist()]
+        return {place: values for place, values in chosen.items() if values}
+
+    def _draw(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
+        """Values for the gaps of each variable that has some: drawn, a row's state first, then cell after cell."""
+        model, chosen = self._model, {}
+        rng = np.random.default_rng(self._draw_seed(self.random_state))
+        states = _draw_codes(model.posterior(known), rng)
+        for place, values in enumerate(self._values):
+            rows = np.flatnonzero(gaps[:, place])
+            if rows.size:
+                chances = model.predict_in_states(known[rows], states[rows], place)
+                # later cells of a row may depend on what is drawn here
+                known[rows, place] = _draw_codes(chances, rng)
+                chosen[place] = values.draw(known[rows, place], rng)
+        return chosen
 
 
 def _draw_codes(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -137,10 +154,3 @@ def _draw_codes(probabilities: FloatArray, rng: np.random.Generator) -> IntArray
     uniforms = rng.random(len(ends)) * ends[:, -1]
     codes: IntArray = (ends[:, :-1] <= uniforms[:, None]).sum(axis=1)
     return codes
-
-
-def _draw_states(posteriors: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw a latent state of each row: its posterior is certain then."""
-    certain = np.zeros_like(posteriors)
-    certain[np.arange(len(certain)), _draw_codes(posteriors, rng)] = 1.0
-    return certain

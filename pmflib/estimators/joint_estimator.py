@@ -16,6 +16,7 @@ from pmflib.errors import PmfError, SchemaError, SchemaWarning
 from pmflib.estimators.level_values import LevelValues
 from pmflib.estimators.saved_estimator import read_estimator, write_estimator
 from pmflib.estimators.user_tables import UserTable
+from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.from_samples import fit_em
 from pmflib.model import JointPMF
 from pmflib.schema import MISSING, Schema, Variable
@@ -40,6 +41,9 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         Bins of such numbers, at least 2; some more where a number holds a large share.
     members
         Fits from independent starts to average, at least 1.
+    dependence
+        Whether columns may depend on each other within a latent state, along a forest: "none", "tree", or "auto", which
+        asks held-out rows; see `pmflib.fit_em`.
     random_state
         Seed of the starts: the same seed gives the same bits.
 
@@ -60,12 +64,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 1,
+        dependence: Literal["auto", "none", "tree"] = "none",
         random_state: Any = 0,
     ) -> None:
         self.rank = rank
         self.schema = schema
         self.bins = bins
         self.members = members
+        self.dependence = dependence
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -188,40 +194,21 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return codes
 
-    def _fit_codes(self, codes: IntArray, schema: Schema, target: int | None = None) -> None:
-        """Fit the model."""
-        self.result_ = fit_em(
+    def _fit_classes(self, codes: IntArray, schema: Schema, target: int | None = None) -> FitResult:
+        """Fit latent classes."""
+        return fit_em(
             codes,
             rank=self.rank,
             schema=schema,
             members=self.members,
             target=target,
+            dependence=self.dependence,
             rng=self._draw_seed(self.random_state),
         )
-        self.model_ = self.result_.model
 
-    def _fit_table(self, table: Any) -> None:
-        """Fit a model of all columns."""
-        read = UserTable.read(self, table, reset=True)
-        schema = Schema(self._draft(read))
-        self._empty = read.given[:0]
-        codes = np.maximum(self._encode(read, schema.variables), MISSING)
-        self._fit_codes(codes, schema)
-
-    def _read_codes(self, table: Any) -> tuple[UserTable, IntArray]:
-        """A table, and its codes under the fitted model as from `_encode`."""
-        model = self._model
-        read = UserTable.read(self, table, reset=False)
-        return read, self._encode(read, model.schema.variables)
-
-    def _select_empty(self, names: tuple[str, ...]) -> Any:
-        """Table without rows such as was fitted, of some columns."""
-        places = [self._column_names.index(name) for name in names]
-        if hasattr(self._empty, "iloc"):
-            return self._empty.iloc[:, places]
-        if hasattr(self._empty, "select"):
-            return self._empty.select(list(names))
-        return self._empty[:, places]
+    def _keep(self, result: FitResult) -> None:
+        """Keep a fit and its model."""
+        self.result_, self.model_ = result, result.model
 
     @staticmethod
     def _draw_seed(random_state: Any) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pmflib.errors import PmfError, StoreError
 from pmflib.estimators.level_values import LevelValues
 from pmflib.model import JointPMF
-from pmflib.model.joint_pmf import KIND
+from pmflib.model.stored_model import KIND
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import open_group, read_arrays, refuse_damage, set_attributes
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pmflib.arrays import Parameters
 from pmflib.errors import PmfError
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 
-N_STARTS = 8
-"""Starts of a small fit, which are run until they have converged, and whose mean is a candidate."""
+N_STARTS = 4
+"""Starts of a small fit that are run side by side until they have converged."""
+
+MAX_STARTS = 24
+"""Starts of a small fit at most: more than `N_STARTS` are run where the best fits disagree."""
 
 SMALL_WORK = 4_000_000
 """Observed cells times rank up to which a fit is small."""
 
+N_RANDOM = 4
+"""Random starts that a fit from one start is compared with where nothing is held out."""
+
 PLENTY = 1000
 """Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
+
+MAX_KEPT = 8
+"""Best fits of a small fit that other pseudo-counts go on from, and that a mean may be made of."""
 
 LARGEST_PAIRS = 10
 """Entries of the table of pairs per observed cell up to which a small fit, or members, may start from it: a larger one
@@ -34,14 +44,14 @@ class Recipe:
     Parameters
     ----------
     starts
-        Start method, and number of starts, of each model that runs.
+        Start method, and number of starts, of each model that runs; "merged" are those of `merge_states`.
     pseudo_count
         Mean pseudo-count per level and state.
     passes
         Number of passes; None is until the objective has converged.
     combination
-        What is made of several runs: their "average" as one model of summed rank, the "mean" of their parameters, or
-        the "best" of them by the objective.
+        What is made of several runs: their "average" as one model of summed rank, the "mean" of the parameters of some,
+        or the "best" of them by the objective.
     notes
         What was compared, one sentence each.
     score
@@ -50,6 +60,11 @@ class Recipe:
         What was compared, with all scores.
     share
         Share of the other variables' log-likelihood that a fit for a target takes off; None is a fit by EM.
+    n_random
+        Random starts, part of whose passes are made after a single run: the fit goes on from one that is better.
+    models
+        Fits that held-out samples have judged: those that a small fit is made of, from which other samples go on; or
+        the one that a fit of other samples must not be worse than.
     """
 
     starts: tuple[tuple[str, int], ...]
@@ -60,10 +75,14 @@ class Recipe:
     score: float | None = None
     comparisons: tuple[Comparison, ...] = ()
     share: float | None = None
+    n_random: int = 0
+    models: tuple[Parameters, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def n_models(self) -> int:
-        """Number of models that run side by side."""
+        """Number of models that were combined."""
+        if self.combination == "mean":
+            return len(self.models)
         return sum(number for _, number in self.starts)
 
     @property
@@ -85,8 +104,8 @@ class Options:
     members
         Number of models to average; 1 is a single model.
     small
-        Whether to run `N_STARTS` starts until they have converged, and to compare the mean of their parameters with the
-        best of them; else runs stop early, at the pass that is best on the held-out samples.
+        Whether to run `N_STARTS` starts and more until they have converged, and to compare the mean of their parameters
+        with the best of them; else runs stop early, at the pass that is best on the held-out samples.
     from_pairs
         Whether starts may be made of the pairs; else all are random.
     """
@@ -123,16 +142,15 @@ class Options:
 
     @property
     def starts_of_small(self) -> tuple[tuple[str, int], ...]:
-        """Start method, and number of starts, of each run of a small fit."""
-        first, second = self.start_methods
+        """Start method, and number of starts, of the first runs of a small fit."""
         if not self.from_pairs:
-            return ((second, N_STARTS),)
-        return ((first, 1), (second, N_STARTS - 1))
+            return (("merged", N_STARTS),)
+        return ((self.start_methods[0], 1), ("merged", N_STARTS - 1))
 
     @property
     def n_models(self) -> int:
         """Models that run side by side at most."""
-        return N_STARTS if self.small else self.members
+        return MAX_KEPT if self.small else self.members
 
     @property
     def n_candidates(self) -> int:
@@ -149,7 +167,8 @@ class Options:
         pseudo_count = (
             self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
         )
-        return Recipe(((self.start_methods[0], self.members),), pseudo_count)
+        n_random = N_RANDOM if len(self.start_methods) > 1 and self.members == 1 else 0
+        return Recipe(((self.start_methods[0], self.members),), pseudo_count, n_random=n_random)
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:

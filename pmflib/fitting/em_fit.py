@@ -42,6 +42,7 @@ from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import find_report
 from pmflib.schema import Schema
+from pmflib.trees.tree_pmf import TreePMF
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -49,8 +50,8 @@ N_FOLDS = 5
 MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
 
-OnPass = Callable[[str, EMState], None]
-"""Called with the name of a run and its state after each pass."""
+OnPass = Callable[[str, Any], None]
+"""Called with the name of a run and its state after each pass: an `EMState`, or, with forests, a `TreeState`."""
 
 
 class Passes(NamedTuple):
@@ -107,7 +108,7 @@ class EMFit:
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
-        opened = open_for_em((model.prior, model.factors), self._estimate_singles(counts))
+        opened = open_for_em((model.prior, model.factors), self.estimate_singles(counts))
         made_by = str(model.origin.get("method", method))
         given = digest_model((model.prior, model.factors))
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
@@ -179,7 +180,8 @@ class EMFit:
             samples, start = self._open_for_target(training, starts)
             run = samples.run(start, recipe.share, recipe.pseudo_count, steps)
             return self._report_target(recipe, replace(run, held_out=held_out))
-        model, state = follow_recipe(recipe, self._make_runs(training, None, starts), starts)
+        runs = self._make_runs(training, None, starts)
+        recipe, model, state = follow_recipe(recipe, runs, starts)
         result = self._report(recipe, model, state, starts)
         return replace(result, held_out=held_out) if held_out else result
 
@@ -193,6 +195,10 @@ class EMFit:
                 return self.report_best(runs, held_out)
         by_em = self._make_runs(training, held_out, starts)
         recipe, model, state = fit_options(by_em, starts, self.options)
+        if recipe.combination != "average":
+            # other samples go on from its fits: no start of theirs says what "auto" has chosen
+            named = tuple((starts.name_methods([each]), number) for each, number in recipe.starts)
+            recipe = replace(recipe, starts=named)
         if held_out is not None and self.target is not None:
             recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
         return recipe, self._report(recipe, model, state, starts)
@@ -246,7 +252,7 @@ class EMFit:
     ) -> tuple[TargetSamples, Parameters]:
         assert self.target is not None
         offsets = self.schema.offsets
-        samples = TargetSamples(training, self.target, starts.singles, offsets, self._on_pass)
+        samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
         return samples, starts.make_classes(self.target)
 
     def _report_target(self, recipe: Recipe, run: TargetRun) -> FitResult:
@@ -298,7 +304,8 @@ class EMFit:
         rank = self.rank * self.options.members
         return SamplesInMemory(codes, self.schema.offsets, rank, self.target)
 
-    def _estimate_singles(self, counts: PairCounts | StoredCounts) -> FloatArray:
+    def estimate_singles(self, counts: PairCounts | StoredCounts) -> FloatArray:
+        """PMF of each variable alone, from the counts of the training samples: float64 (n_levels,)."""
         if isinstance(counts, StoredCounts):
             return counts.estimate_singles(self.schema.offsets)
         return estimate_singles(counts)
@@ -306,23 +313,23 @@ class EMFit:
     def make_starts(self, counts: PairCounts | StoredCounts) -> Starts:
         """Starts from the counts of the training samples."""
         load = counts.load if isinstance(counts, StoredCounts) else lambda: counts
-        singles, offsets = self._estimate_singles(counts), self.schema.offsets
+        singles, offsets = self.estimate_singles(counts), self.schema.offsets
         return Starts(load, singles, offsets, self.rank, self.seed, self.made, self.methods)
 
     def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
-        offsets, options = self.schema.offsets, self._digest_options()
-        passes = self.passes._replace(on_pass=self._on_pass)
+        offsets, options = self.schema.offsets, self.digest_options()
+        passes = self.passes._replace(on_pass=self.on_pass)
         return Runs(training, held_out, offsets, starts.singles, *passes, options)
 
     @property
-    def _on_pass(self) -> OnPass | None:
+    def on_pass(self) -> OnPass | None:
         """What is called after each pass: what was given, or else whoever listens to the progress of this thread."""
         report, max_passes = find_report(), self.passes.max_passes
         if self.passes.on_pass is not None or report is None:
             return self.passes.on_pass
         return PassReporter(report, max_passes)
 
-    def _digest_options(self) -> str:
+    def digest_options(self) -> str:
         """SHA-256 of what states of EM depend on, other than the samples; limits of passes only end them."""
         options = asdict(self.options)
         parts = [self.schema.digest, self.rank, options, self.seed, self.target, self.given]
@@ -338,7 +345,7 @@ class EMFit:
             "passes": state.best_pass,
             "pseudo_count": recipe.pseudo_count,
         }
-        if recipe.n_models > 1:
+        if recipe.n_models > 1 or recipe.combination != "average":
             origin |= {recipe.combination: recipe.n_models}
         if recipe.is_final:
             origin["final"] = True
@@ -376,9 +383,13 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
 
 def summarise_fit(result: FitResult) -> dict[str, Any]:
     """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
+    forests = {}
+    if isinstance(result.model, TreePMF):
+        forests = {"dependence": "tree", "edges": result.model.forest.n_edges}
     return {
         "method": result.method,
         "rank": result.model.rank,
+        **forests,
         "pseudo_count": result.model.origin["pseudo_count"],
         "passes": len(result.loss_history),
         "best_pass": result.best_pass,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,15 +12,17 @@ from pmflib.argument_checks import check_model, check_whole, name_type
 from pmflib.arrays import IntArray
 from pmflib.counting.folded import infer_schema
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.candidates import Options
+from pmflib.fitting.dependence import DEPENDENCES, fit_dependence
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes, digest_model, warn_if_stopped
+from pmflib.fitting.forest_refining import plan_forests, refine_forests
 from pmflib.fitting.from_pairs import FitResult
+from pmflib.fitting.rank_choices import choose_rank, fit_ranks_for_target, load_counts
 from pmflib.fitting.starts import StoredCounts
-from pmflib.fitting.target_ranks import fit_target_ranks
+from pmflib.fitting.stored_dependence import fit_stored_dependence
 from pmflib.methods import MEMBER_START_METHODS
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
@@ -28,9 +30,8 @@ from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.solvers.checks import check_rank
-
-if TYPE_CHECKING:
-    from pmflib.ranks.choice import RankChoice
+from pmflib.trees.memory import are_modest
+from pmflib.trees.tree_pmf import TreePMF
 
 
 @reports_progress
@@ -51,6 +52,7 @@ def fit_em(
     patience: int = 10,
     accelerate: bool = False,
     target: str | int | None = None,
+    dependence: Literal["auto", "none", "tree"] = "none",
     rng: np.random.Generator | int = 0,
     checkpoint: Path | None = None,
     on_pass: OnPass | None = None,
@@ -66,12 +68,14 @@ def fit_em(
     samples
         A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
-        Start; or give a rank. Without held-out samples it is refined until the objective has converged.
+        Start; or give a rank. Without held-out samples it is refined until the objective has converged. One with
+        forests keeps them, found anew from time to time, and the options that it was fitted with.
     rank
         Number of latent states, where no model is given. "auto" doubles it until held-out samples have not become more
         likely twice, and takes the least that cannot be distinguished from the best; in a small fit for a target, until
         the target is not predicted better, and takes the best. For stored samples `pmflib.select_rank` chooses it by
-        the pairs of held-out folds. The result's comparisons and notes say how.
+        the pairs of held-out folds; with a target and ``validation`` these choose it, as in memory. The result's
+        comparisons and notes say how.
     schema
         Variables, where neither a model nor stored samples are given; by default inferred from the samples, of a table
         by `Schema.infer`: the model of the result has it.
@@ -80,11 +84,12 @@ def fit_em(
         "auto". Stored ones may be none, and then nothing is chosen.
     start
         Where no model is given: a method of `fit`; "auto" compares its methods "auto" and "random" or, for members,
-        "pairs" and "random". In small fits it runs several of these until they have converged, and compares the mean of
-        their parameters with the best of them.
+        "pairs" and "random". In small fits it runs starts until the best fits agree, and compares a mean of parameters
+        with the best fit.
     start_model
         For stored samples: a model of that rank that `fit` has made of the counts already, by the first method of
-        ``start``. What it rules out is opened, unlike a ``model``, and it is compared with other starts.
+        ``start``; with rank "auto" it is one whose rank was chosen. What it rules out is opened, unlike a ``model``,
+        and it is compared with other starts.
     counts
         For stored samples: their co-occurrence counts; by default they are counted.
     pseudo_count
@@ -112,6 +117,13 @@ def fit_em(
         raises that log-likelihood on the training samples as well; held-out samples choose how much the other
         variables count, the pseudo-count, of `pmflib.selection.pseudo_count_grids.FIT_TARGET`, and the steps. With rank
         "auto" and no ``validation`` every fold judges the best of these in its turn.
+    dependence
+        Whether variables may depend on each other within a state, along a forest that is found: "tree" fits such a
+        `pmflib.trees.tree_pmf.TreePMF`, whose forest may turn out without edges; "auto" does where the pairs depart
+        clearly from the model without, and takes it where held-out samples become more likely by more than two standard
+        errors; "none" is independence within a state. Of many stored samples some are searched for the forests, and
+        passes over all of them follow. Where the rank is "auto", forests are also tried with fewer states than were
+        chosen without them, from one on, doubling their number.
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint
@@ -141,6 +153,8 @@ def fit_em(
         If EM stops at ``max_passes``.
     """
     _check_options(model, rank, start, members, max_passes)
+    if dependence not in DEPENDENCES:
+        raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
     if isinstance(samples, PairCounts):
         raise PmfError(
             "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
@@ -168,19 +182,26 @@ def fit_em(
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
     chosen: tuple[Comparison, ...] = ()
     notes: tuple[str, ...] = ()
-    if rank == "auto":
-        in_memory = not isinstance(validation, StoredSamples)
-        if not isinstance(samples, StoredSamples) and in_memory and place is not None:
+    for_target: FitResult | None = None
+    is_rank_open = rank == "auto"
+    if rank == "auto" and start_model is not None:
+        rank = start_model.rank
+    elif rank == "auto":
+        if place is not None:
             least = schema[place].cardinality
             options = Options.make(start, pseudo_count, members, max(least, 2))
-            for_target = EMFit(schema, least, options, seed, passes, place)
-            if for_target.is_for_target(int(np.count_nonzero(samples >= 0))):
-                held_out = for_target.open_held_out(validation)
-                assert held_out is None or isinstance(held_out, SamplesInMemory)
-                return fit_target_ranks(for_target, samples, held_out)
-        rank, chosen, notes = _choose_rank(
-            samples, schema, validation, counts=counts, members=members, target=place, seed=seed
-        )
+            of_least = EMFit(schema, least, options, seed, passes, place)
+            for_target = fit_ranks_for_target(of_least, samples, validation)
+        if for_target is not None:
+            if dependence == "none":
+                return for_target
+            rank = for_target.model.rank
+            chosen, notes = for_target.comparisons, for_target.notes
+            for_target = replace(for_target, comparisons=(), notes=())
+        else:
+            rank, chosen, notes = choose_rank(
+                samples, schema, validation, counts=counts, members=members, target=place, seed=seed
+            )
     if rank == 1:
         # independent variables have one fit
         members = 1
@@ -194,20 +215,53 @@ def fit_em(
         made={} if model is None else {"given": (model.prior, model.factors)},
         given="" if model is None else digest_model((model.prior, model.factors)),
     )
-    if isinstance(samples, StoredSamples):
-        counts = _load_counts(samples, counts)
+    is_forced = dependence == "tree"
+    tries_ranks = is_rank_open and for_target is None
+    if isinstance(model, TreePMF):
+        if isinstance(samples, StoredSamples):
+            counts = load_counts(samples, counts)
+        result = refine_forests(fit, model, samples, validation, counts)
+    elif isinstance(samples, StoredSamples):
+        counts = load_counts(samples, counts)
         if start_model is not None:
             fit = fit.started_from(start_model, counts)
-        result = fit.fit_stored(samples, validation, counts)
+        result = for_target or fit.fit_stored(samples, validation, counts)
+        if dependence != "none":
+            result = fit_stored_dependence(
+                fit,
+                result,
+                samples,
+                validation,
+                counts,
+                is_forced=is_forced,
+                tries_ranks=tries_ranks,
+            )
     else:
         codes = samples
-        held_out = fit.open_held_out(validation)
-        result = fit.fit_all_codes(codes) if held_out is None else fit.fit_codes(codes, held_out)[1]
+        held_out = None if for_target is not None else fit.open_held_out(validation)
+        if for_target is not None:
+            result = for_target
+        elif held_out is None:
+            result = fit.fit_all_codes(codes)
+        else:
+            result = fit.fit_codes(codes, held_out)[1]
+        if dependence != "none":
+            held_codes = _encode(validation, schema)
+            result = fit_dependence(
+                fit, result, codes, held_codes, is_forced=is_forced, tries_ranks=tries_ranks
+            )
     result = replace(
         result, comparisons=(*chosen, *result.comparisons), notes=(*notes, *result.notes)
     )
     warn_if_stopped(result, max_passes)
     return result
+
+
+def _encode(validation: object | None, schema: Schema) -> IntArray | None:
+    """Codes of held-out samples, which may be stored; None where there are none."""
+    if isinstance(validation, StoredSamples):
+        return validation.read_codes() if validation.n_rows else None
+    return None if validation is None else schema.encode(validation)
 
 
 def plan_fit_em(
@@ -217,6 +271,7 @@ def plan_fit_em(
     start: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
+    dependence: str = "none",
     n_threads: int = 1,
 ) -> MemoryPlan:
     """Plan the memory that `fit_em` would need on a worker of stored samples, and here, without the samples.
@@ -225,8 +280,8 @@ def plan_fit_em(
     ----------
     samples
         Training samples, with the client that they would be fitted with.
-    rank, start, pseudo_count, members
-        As for `fit_em`.
+    rank, start, pseudo_count, members, dependence
+        As for `fit_em`; "tree" is a model with forests as a start as well.
     n_threads
         Threads of the worker.
     """
@@ -235,7 +290,10 @@ def plan_fit_em(
     n_held = samples.plan_pass(rank, options.n_models).tasks.n_held
     n_runs = min(samples.n_side_by_side, options.n_candidates)
     sizes = samples.schema.n_levels, rank, n_threads, options.n_models
-    return plan_em(*sizes, n_held=n_held, n_runs=n_runs)
+    plan = plan_em(*sizes, n_held=n_held, n_runs=n_runs)
+    if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
+        plan = plan.take_larger(plan_forests(samples, rank, members, n_threads))
+    return plan
 
 
 def check_can_start(model: JointPMF) -> None:
@@ -251,47 +309,6 @@ def check_can_start(model: JointPMF) -> None:
             f"model is final, an average of {model.origin['average']} fits, which EM would take apart; give a rank, "
             "or fit a model to samples drawn from it"
         )
-
-
-def _load_counts(
-    samples: StoredSamples, counts: PairCounts | StoredCounts | None
-) -> PairCounts | StoredCounts:
-    """Co-occurrence counts of all folds: those given, or counted."""
-    return samples.count_pairs() if counts is None else counts
-
-
-def _choose_rank(
-    samples: StoredSamples | IntArray,
-    schema: Schema,
-    validation: object | None,
-    *,
-    counts: PairCounts | StoredCounts | None,
-    members: int,
-    target: int | None,
-    seed: int,
-) -> tuple[int, tuple[Comparison, ...], tuple[str, ...]]:
-    """Rank, what was compared to choose it, and notes: by held-out samples, or of stored samples by their pairs."""
-    # ranks are chosen by fits
-    from pmflib.ranks.by_pairs import select_rank
-    from pmflib.ranks.in_memory_choice import choose_rank_in_memory
-
-    choice: RankChoice | None
-    if isinstance(samples, StoredSamples):
-        counts = _load_counts(samples, counts)
-        if isinstance(counts, StoredCounts):
-            stored = PairCounts.load(counts.path)
-            counts = stored if counts.folds is None else stored.select_folds(counts.folds)
-        choice = select_rank(counts, rng=seed)
-    else:
-        # by stored ones only passes are judged
-        is_given = validation is not None and not isinstance(validation, StoredSamples)
-        held_out = schema.encode(validation) if is_given else None
-        choice = choose_rank_in_memory(
-            samples, schema, held_out=held_out, members=members, target=target, seed=seed
-        )
-    if choice is None:
-        return 1, (), ("rank 1: too few samples or variables to choose another",)
-    return choice.rank, choice.comparisons, (choice.reason, *choice.notes)
 
 
 def _check_options(

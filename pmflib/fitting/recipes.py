@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,19 +10,24 @@ import numpy as np
 
 from pmflib.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs, split_members
-from pmflib.fitting.averaging import average_parameters
-from pmflib.fitting.candidates import Options, Recipe
+from pmflib.em.members import Runs
+from pmflib.fitting.candidates import N_RANDOM, Options, Recipe
 from pmflib.fitting.side_by_side import SideBySide
+from pmflib.fitting.small_fits import (
+    ONE_OPTIMUM,
+    MakeStarts,
+    find_objectives,
+    find_small_recipe,
+    follow_small_recipe,
+)
 from pmflib.selection.comparison import Comparison, compare
 from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 FALLEN = 1e-4
 """Share of the best held-out log-likelihood by which the last pass must be below it to be worse."""
 
-MakeStarts = Callable[[str, int], list[Parameters]]
-"""Gives models to start from, by the start method and their number."""
+RANDOM_PASSES = 0.25
+"""Passes of a random start, as a share of those that a single run has made, after which it has to be better."""
 
 
 def fit_options(
@@ -30,8 +36,7 @@ def fit_options(
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
     if runs.held_out is not None:
         return find_recipe(runs, make_starts, options)
-    recipe = options.settle()
-    return recipe, *follow_recipe(recipe, runs, make_starts)
+    return follow_recipe(options.settle(), runs, make_starts)
 
 
 def find_recipe(
@@ -54,16 +59,16 @@ def find_recipe(
     """
     methods, n_members = options.start_methods, options.members
     if options.small:
-        return _compare_converged(runs, make_starts, options)
+        return find_small_recipe(runs, make_starts, options)
     scores: dict[tuple[str, float], float] = {}
-    ends: list[EMState] = []
+    ends: dict[str, EMState] = {}
 
     def run(method: str, pseudo_count: float) -> float:
         state = side_by_side.find((method, pseudo_count))
         score = max(state.held_out)
-        if not scores or score > max(scores.values()):
-            # the others are not kept: of large models there is no room for many
-            ends[:] = [state]
+        if all(score > each for (other, _), each in scores.items() if other == method):
+            # one is kept of each method: of large models there is no room for many
+            ends[method] = state
         scores[method, pseudo_count] = score
         return score
 
@@ -86,20 +91,21 @@ def find_recipe(
         needed = [(method, pseudo_count) for method in methods[1:]]
         side_by_side.stop_others(needed)
         side_by_side.start(*needed)
-        by_method = {methods[0]: by_pseudo_count[pseudo_count]}
-        by_method |= {method: run(method, pseudo_count) for method in methods[1:]}
-    starts = _compare_scores("start", by_method)
+        for each in methods[1:]:
+            run(each, pseudo_count)
+    starts = _compare_starts(runs, ends, pseudo_count, by_objective=n_members == 1)
     method = str(starts.chosen.settings["start"])
-    (state,) = ends
+    state = ends[method]
     notes: tuple[str, ...] = ()
     if n_members > 1:
         state = runs.run("members", make_starts(method, n_members), pseudo_count)
         notes = (
             f"average of {n_members} fits: held-out log-likelihood per sample {max(state.held_out):.5f}, "
-            f"of a single fit {by_method[method]:.5f}",
+            f"of a single fit {scores[method, pseudo_count]:.5f}",
         )
     passes, by_passes = _choose_passes(state)
     comparisons = _leave_single_out(pseudo_counts, starts, by_passes)
+    model = _take_best(state)
     recipe = Recipe(
         ((method, n_members),),
         pseudo_count,
@@ -107,15 +113,16 @@ def find_recipe(
         notes=(*(each.reason for each in comparisons), *notes),
         score=max(state.held_out),
         comparisons=comparisons,
+        # of fits that are stopped early the objective says nothing
+        n_random=N_RANDOM if passes is None and n_members == 1 and len(methods) > 1 else 0,
+        models=(model,) if n_members == 1 else (),
     )
-    assert state.best_prior is not None
-    assert state.best_factors is not None
-    return recipe, (state.best_prior, state.best_factors), state
+    return recipe, model, state
 
 
 def follow_recipe(
     recipe: Recipe, runs: Runs, make_starts: MakeStarts
-) -> tuple[Parameters, EMState]:
+) -> tuple[Recipe, Parameters, EMState]:
     """Fit other samples in the same way.
 
     Parameters
@@ -129,70 +136,54 @@ def follow_recipe(
 
     Returns
     -------
-    The model, and the state of the loop at its end.
+    The recipe as it was followed, the model, and the state of the loop at its end.
     """
+    if recipe.combination != "average":
+        return follow_small_recipe(recipe, runs)
     if recipe.passes is not None:
         runs = replace(runs, max_passes=recipe.passes, tol=0.0)
-    elif recipe.combination != "average":
-        runs = replace(runs, accelerate=True)
     starts = [model for method, number in recipe.starts for model in make_starts(method, number)]
     state = runs.run("all", starts, recipe.pseudo_count, stop_early=False)
-    return _combine(runs, state, recipe)[recipe.combination], state
+    if recipe.models:
+        model, (judged,) = state.parameters, recipe.models
+        now, before = find_objectives(runs, [model, judged], recipe.pseudo_count)
+        if now < before - ONE_OPTIMUM:
+            state = runs.run("again", [judged], recipe.pseudo_count, stop_early=False)
+            note = "all samples went on from the fit that was judged: from their own start they came to a worse one"
+            recipe = replace(recipe, notes=(*recipe.notes, note))
+    if recipe.n_random and state.n_passes:
+        recipe, state = _try_random(recipe, runs, make_starts, state)
+    return recipe, state.parameters, state
 
 
-def _compare_converged(
-    runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Parameters, EMState]:
-    """Run several starts until they have converged: the mean of them, or the best.
+def _try_random(
+    recipe: Recipe, runs: Runs, make_starts: MakeStarts, state: EMState
+) -> tuple[Recipe, EMState]:
+    """Make a few accelerated passes from random starts, and go on from the best of them if it is ahead of a fit.
 
-    Of few samples the best score is chance. A pseudo-count that is too large costs little, one that is too small makes
-    up dependence that is not there: of those that held-out samples cannot distinguish from the best it is the largest.
+    A fit of one start may have ended at a poor optimum; most random starts that lead to a better one are ahead of it
+    long before they have converged.
     """
-    starts = options.starts_of_small
     runs = replace(runs, accelerate=True)
-    models = [model for method, number in starts for model in make_starts(method, number)]
-    held_out = runs.held_out
-    assert held_out is not None
-    found: list[tuple[Parameters, EMState, Comparison]] = []
-    for pseudo_count in options.pseudo_counts:
-        state = runs.run(f"starts-{pseudo_count:g}", models, pseudo_count, stop_early=False)
-        combined = _combine(runs, state, Recipe(starts, pseudo_count, combination="best"))
-        scores = {name: held_out.score([model]) for name, model in combined.items()}
-        compared = _compare_scores("combination", scores)
-        found.append((combined[str(compared.chosen.settings["combination"])], state, compared))
-    pseudo_counts = compare(
-        "sample",
-        [{"pseudo_count": each} for each in options.pseudo_counts],
-        [compared.chosen.score for *_, compared in found],
-        subtract=lambda best, other: held_out.compare(found[best][0], found[other][0]),
-        rule="largest",
-    )
-    model, state, combinations = found[pseudo_counts.points.index(pseudo_counts.chosen)]
-    comparisons = _leave_single_out(pseudo_counts, combinations)
-    recipe = Recipe(
-        starts,
-        float(pseudo_counts.chosen.settings["pseudo_count"]),
-        combination=str(combinations.chosen.settings["combination"]),
-        notes=tuple(each.reason for each in comparisons),
-        score=combinations.chosen.score,
-        comparisons=comparisons,
-    )
-    return recipe, model, state
-
-
-def _combine(runs: Runs, state: EMState, recipe: Recipe) -> dict[str, Parameters]:
-    """Models that several runs combine to, by the name of the combination."""
-    joined = state.prior, state.factors
-    if recipe.combination == "average":
-        return {"average": joined}
-    models = split_members(joined, recipe.n_models)
-    shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, recipe.pseudo_count)
-    objectives = [
-        statistics.log_likelihood + shape.log_penalty(*model)
-        for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
+    n_passes = min(math.ceil(RANDOM_PASSES * state.n_passes), runs.max_passes)
+    short = replace(runs, max_passes=n_passes)
+    starts = make_starts("random", recipe.n_random)
+    tries = [
+        short.run(f"random-{k}", [start], recipe.pseudo_count, stop_early=False)
+        for k, start in enumerate(starts)
     ]
-    best = models[int(np.argmax(objectives))]
-    return {"best": best, "mean": average_parameters(models)}
+    losses = [each.loss_history[-1] for each in tries]
+    best, loss = int(np.argmin(losses)), state.loss_history[-1]
+    tried = f"{len(tries)} random starts after {n_passes} passes"
+    if losses[best] >= loss - runs.tol * abs(loss):
+        note = f"start {recipe.starts[0][0]}: its fit of the samples is no worse than {tried}"
+        return replace(recipe, notes=(*recipe.notes, note)), state
+    name, model = f"random-{best}-on", tries[best].parameters
+    state = runs.run(name, [model], recipe.pseudo_count, stop_early=False)
+    note = (
+        f"start random: a better fit of the samples than that of {recipe.starts[0][0]}, of {tried}"
+    )
+    return replace(recipe, starts=(("random", 1),), notes=(*recipe.notes, note)), state
 
 
 def _climb(values: Sequence[float], score: Callable[[float], float]) -> dict[float, float]:
@@ -227,6 +218,49 @@ def _list_certain(values: Sequence[float]) -> list[float]:
 def _compare_scores(name: str, scores: Mapping[str, float] | Mapping[float, float]) -> Comparison:
     """Compare values of one setting by their scores alone: their models are not kept."""
     return compare("sample", [{name: value} for value in scores], list(scores.values()))
+
+
+def _compare_starts(
+    runs: Runs, ends: Mapping[str, EMState], pseudo_count: float, *, by_objective: bool
+) -> Comparison:
+    """Compare start methods by held-out samples; of those that these cannot distinguish the objective takes the best.
+
+    Optima that are close to each other differ by less than the samples that judge do. All the training samples, which
+    are more, then know better, for fits of one rank and one pseudo-count have as many parameters. Of members, which are
+    averaged, the objective of one says nothing.
+    """
+    methods = list(ends)
+    scores = [max(state.held_out) for state in ends.values()]
+    settings = [{"start": method} for method in methods]
+    if len(methods) == 1:
+        return compare("sample", settings, scores)
+    assert runs.held_out is not None
+    models = [_take_best(state) for state in ends.values()]
+    top = max(range(len(scores)), key=lambda place: scores[place])
+    gaps = [runs.held_out.compare(models[top], model) for model in models]
+    near = [place for place, (gap, error) in enumerate(gaps) if place == top or gap <= error]
+    chosen = top
+    if by_objective and len(near) > 1:
+        objectives = find_objectives(runs, [models[place] for place in near], pseudo_count)
+        chosen = near[int(objectives.argmax())]
+    compared = compare(
+        "sample", settings, scores, subtract=lambda _, other: gaps[other], chosen=chosen
+    )
+    if chosen == top:
+        return compared
+    gap, error = gaps[chosen]
+    reason = (
+        f"start {methods[chosen]}: the best fit of the training samples, {gap:.2g} +- {error:.2g} below the best "
+        f"held-out log-likelihood per sample, of {methods[top]}"
+    )
+    return replace(compared, reason=reason)
+
+
+def _take_best(state: EMState) -> Parameters:
+    """Give the model of the pass that was best on held-out samples."""
+    assert state.best_prior is not None
+    assert state.best_factors is not None
+    return state.best_prior, state.best_factors
 
 
 def _choose_passes(state: EMState) -> tuple[int | None, Comparison]:

@@ -28,13 +28,14 @@ class Refit:
     Parameters
     ----------
     way
-        From scratch; warm, from the live model; or as the run that made the live model did, for nothing is new.
+        From scratch; warm, from the live model, or, of traits, with its settings; or as the run that made the live
+        model did, for nothing is new.
     reason
         One sentence for a person.
     options
         Digest of the options of the fit.
     start
-        Model that EM starts from; None where starts are made of the counts.
+        Model that the fit goes on from; None where all is chosen, and starts are made of the counts.
     """
 
     way: Literal["fresh", "warm", "same"]
@@ -75,7 +76,7 @@ def choose_refit(
     last_fresh
         Record of the last run that fitted from scratch with these options and came to its end; None if there is none.
     obstacle
-        Why EM cannot start from the live model, as a clause; "" if it can.
+        Why a fit cannot go on from the live model, as a clause; "" if it can.
     drift
         Finding of quality by which the data are not those that the live model was made from; "" if there is none.
     growth
@@ -213,17 +214,20 @@ def _measure_growth(
 
 
 def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: RunRecord) -> str:
-    """Why EM cannot start from the model of a run, as a clause."""
-    if config.em.members > 1:
-        return "the model is an average, or made of one"
-    if not config.em.max_passes:
-        return "em.max_passes is 0"
+    """Why a fit cannot start from the model of a run, as a clause."""
     try:
         model = JointPMF.load(store.locate(made.stages["model"]) / "model")
     except StoreError:
         return "the live model is not in the store any more, or damaged"
     if model.schema.digest != schema.digest:
         return "the schema has changed"
+    if model.trait_model is not None:
+        # traits go on from what was chosen for the live model, which any has
+        return ""
+    if config.em.members > 1:
+        return "the model is an average, or made of one"
+    if not config.em.max_passes:
+        return "em.max_passes is 0"
     if "conditional_share" in model.origin:
         return "the live model is fitted to its target, which EM would undo"
     if not model.origin.get("pseudo_count"):

@@ -14,6 +14,7 @@ from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
 from pmflib.fitting.class_start import start_classes
 from pmflib.fitting.from_pairs import fit
+from pmflib.fitting.merged_starts import WIDENED
 from pmflib.solvers.pairs.opening import open_start
 from pmflib.solvers.pairs.random_start import start_random
 
@@ -44,6 +45,8 @@ class StoredCounts:
 
 class Starts:
     """Models to start from, by start method: a method of `fit`, opened so that EM can move from there to any model.
+
+    "wide" is a random start with `WIDENED` times as many states, for `merge_states`.
 
     Parameters
     ----------
@@ -100,8 +103,9 @@ class Starts:
         return self._made[method, k]
 
     def _make(self, method: str, rng: np.random.Generator) -> Parameters:
-        if method == "random":
-            return start_random(self.singles, self._offsets, rank=self._rank, rng=rng)
+        if method in ("random", "wide"):
+            rank = self._rank * (WIDENED if method == "wide" else 1)
+            return start_random(self.singles, self._offsets, rank=rank, rng=rng)
         found = fit(self._load_counts(), self._rank, method=method, rng=rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[method] = found.method

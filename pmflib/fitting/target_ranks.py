@@ -15,6 +15,9 @@ from pmflib.fitting.from_pairs import FitResult
 from pmflib.fitting.target_fit import FIRST, TOLERATED, Candidate, TargetRun, make_recipe
 from pmflib.selection.comparison import compare
 
+DOUBLED_WORK = 20_000_000
+"""Observed cells times rank up to which a rank above the first is tried: the work doubles as well, few of them gain."""
+
 PATIENCE = 2
 """Doublings without a gain that end the search."""
 
@@ -100,6 +103,8 @@ def _double(fit: EMFit, training: IntArray, judge: SamplesInMemory) -> Iterator[
     best: TriedRank | None = None
     stale, near = 0, FIRST
     while stale < PATIENCE and fit.is_for_target(n_observed):
+        if best is not None and n_observed * fit.rank > DOUBLED_WORK:
+            return
         samples = SamplesInMemory(training, fit.schema.offsets, fit.rank)
         runs = fit.try_for_target(samples, judge, fit.make_starts(starts_from), near)
         tried = TriedRank(fit, runs, *fit.report_best(runs, judge))

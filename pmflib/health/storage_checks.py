@@ -107,31 +107,37 @@ def check_file_system(folder: FolderFacts) -> HealthLine:
     return note("file system", name or "the system does not say")
 
 
-def check_disk(what: str, folder: FolderFacts, needed: int) -> HealthLine:
+GC_REMEDY = "make room; `pmf gc` deletes what no kept run needs"
+MIRROR_REMEDY = "make room, or set PMF_MIRROR to a folder on another disk"
+
+
+def check_disk(what: str, folder: FolderFacts, needed: int, remedy: str = GC_REMEDY) -> HealthLine:
     """Check the free space of a disk.
 
     Parameters
     ----------
     what
-        What is on it: "store disk", "temporary files".
+        What is on it: "store disk", "mirror disk", "temporary files".
     folder
         The folder.
     needed
         Bytes that will be written there, about.
+    remedy
+        What to do where there is too little.
     """
     free, where = format_bytes(folder.free), folder.there
     if folder.free < LEAST_FREE:
         return fail(
             what,
             f"{free} free at {where}: full",
-            "make room; `pmf gc` deletes what no kept run needs",
+            remedy,
             "store",
         )
     if folder.free < max(LITTLE_FREE, needed):
         return warn(
             what,
             f"{free} free at {where}; about {format_bytes(max(LITTLE_FREE, needed))} may be written",
-            "make room; `pmf gc` deletes what no kept run needs",
+            remedy,
         )
     return note(what, f"{free} free at {where}")
 

@@ -17,6 +17,7 @@ from pmflib.health.bucket_probe import (
     write_object,
 )
 from pmflib.objects.addresses import is_bucket
+from pmflib.store.mirrors import find_root
 
 PREFIX = ".pmf-probe-"
 """First characters of the names of probe files: hidden, and no name of the store's own."""
@@ -68,12 +69,16 @@ class StoreFacts:
         What does not work there that publication needs.
     skew
         How far the clock of its file system is ahead of that of this process, seconds; None where nothing was written.
+    mirror
+        The folder in which this machine keeps what it has read of a store in a bucket; None for a store in a folder,
+        and where it may not be looked at.
     """
 
     folder: FolderFacts
     unwritten: str
     lacking: tuple[str, ...]
     skew: float | None
+    mirror: FolderFacts | None = None
 
 
 def look_at_store(path: str) -> StoreFacts:
@@ -85,6 +90,10 @@ def look_at_store(path: str) -> StoreFacts:
         If the folder above it may not be looked at.
     """
     folder, name = look_at_folder(path), name_probe()
+    mirror = None
+    if folder.is_bucket:
+        with suppress(OSError):
+            mirror = look_at_folder(str(find_root(path)))
     try:
         skew = write_probe(folder.there, name)
         if folder.is_bucket:
@@ -92,10 +101,10 @@ def look_at_store(path: str) -> StoreFacts:
         else:
             lacking = find_lacking_operations(folder.there)
     except OSError as error:
-        return StoreFacts(folder, error.strerror or str(error), (), None)
+        return StoreFacts(folder, error.strerror or str(error), (), None, mirror)
     finally:
         remove_probe(folder.there, name)
-    return StoreFacts(folder, "", tuple(lacking), skew)
+    return StoreFacts(folder, "", tuple(lacking), skew, mirror)
 
 
 def look_at_folder(path: str) -> FolderFacts:

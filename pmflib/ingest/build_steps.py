@@ -128,32 +128,8 @@ def recall(item: Any, job: BuildJob, *shared: Any, build: Callable[..., R]) -> R
 
 def assemble_increment(keys: HashArray, job: BuildJob, spills: Reference) -> Entry:
     """Build a partition of the samples of some keys, from the listed spills of all files."""
-
-    def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return assemble_samples(
-            *read_spill_list(Store(job.root), spills),
-            keys,
-            job.schema,
-            job.source,
-            job.policy,
-            n_buckets=job.n_buckets,
-            n_folds=job.n_folds,
-            folder=folder,
-            since=job.since,
-        )
-
-    return job.build(
-        "samples",
-        inputs={"spills": spills},
-        options={
-            **job.options,
-            **job.window,
-            "buckets": job.n_buckets,
-            "folds": job.n_folds,
-            "keys": hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest(),
-        },
-        write=write,
-    )
+    digest = hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest()
+    return _build_samples(assemble_samples, keys, {"keys": digest}, job, spills)
 
 
 def encode_file(part: FilePart, job: BuildJob) -> Entry:
@@ -245,11 +221,23 @@ def _check_unchanged(part: FilePart, job: BuildJob) -> None:
 
 def assemble_partition(buckets: tuple[int, int], job: BuildJob, spills: Reference) -> Entry:
     """Build the partition of the buckets from one up to another, from the listed spills of all files."""
+    options = {"first": buckets[0], "stop": buckets[1]}
+    return _build_samples(assemble_buckets, buckets, options, job, spills)
+
+
+def _build_samples(
+    assemble: Callable[..., Mapping[str, Any]],
+    chosen: Any,
+    options: Mapping[str, Any],
+    job: BuildJob,
+    spills: Reference,
+) -> Entry:
+    """Build a partition of the samples that are chosen, which the options name, from the listed spills."""
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return assemble_buckets(
+        return assemble(
             *read_spill_list(Store(job.root), spills),
-            buckets,
+            chosen,
             job.schema,
             job.source,
             job.policy,
@@ -267,8 +255,7 @@ def assemble_partition(buckets: tuple[int, int], job: BuildJob, spills: Referenc
             **job.window,
             "buckets": job.n_buckets,
             "folds": job.n_folds,
-            "first": buckets[0],
-            "stop": buckets[1],
+            **options,
         },
         write=write,
     )

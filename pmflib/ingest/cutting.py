@@ -23,7 +23,7 @@ from pmflib.ingest.row_starts import follow_range, is_bytewise, is_random_access
 from pmflib.ingest.sources import PACKED, Source
 from pmflib.json_files import parse_json
 from pmflib.running.clients import Client
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Reference, Store, identify
 from pmflib.store.file_digests import read_checked
 

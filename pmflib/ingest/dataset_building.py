@@ -37,7 +37,7 @@ from pmflib.ingest.sources import Source, find_sources
 from pmflib.ingest.spill_lists import list_spills, number_inputs
 from pmflib.ingest.windows import count_outside, find_moved, find_start
 from pmflib.running.clients import Client, check_workers_see
-from pmflib.running.maps import map_items, recall_items
+from pmflib.running.item_maps import map_items, recall_items
 from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store

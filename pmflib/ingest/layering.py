@@ -14,7 +14,7 @@ from pmflib.ingest.buckets import HASH_BITS, list_keys, make_keys
 from pmflib.ingest.identifiers import read_sample_hashes
 from pmflib.ingest.spills import Spill, is_among
 from pmflib.running.clients import Client
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import (
     FileStep,

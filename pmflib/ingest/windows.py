@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pmflib.hashing import HashArray
 from pmflib.ingest.spills import Spill
 from pmflib.running.clients import Client
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Store
 from pmflib.store.mirrors import find_place
 

@@ -44,7 +44,7 @@ def fill_shortfalls(values, out):  # type: ignore[no-untyped-def]
 
 @compile_kernel(**OUTER)
 def fill_rises(values, shares, scale, ratios, out):  # type: ignore[no-untyped-def]
-    """Fill what `sum_rises` adds up, for each of (n,) pairs of numbers, ``scale * shares`` and that plus ``values``.
+    """Fill what `find_rises` adds, for each of (n,) pairs of numbers, ``scale * shares`` and that plus ``values``.
 
     ratios: of the larger numbers in the logarithms. out: difference of the shortfalls. All are float64.
     """
@@ -77,24 +77,22 @@ def digamma(values: FloatArray) -> FloatArray:
     return logs
 
 
-def sum_rises(values: FloatArray, shares: FloatArray, scale: float) -> float:
-    """Sum of ``shares * (digamma(values + scale * shares) - digamma(scale * shares))``.
+def find_rises(values: FloatArray, shares: FloatArray, scale: float, out: FloatArray) -> None:
+    """Find ``digamma(values + scale * shares) - digamma(scale * shares)``.
 
     Parameters
     ----------
     values, shares
-        float64 of one shape, C-contiguous; at least 0, and above 0.
+        float64 of shape (n,), C-contiguous; at least 0, and above 0.
     scale
         Above 0.
+    out
+        float64 of shape (n,), overwritten.
     """
-    values, shares = values.reshape(-1), shares.reshape(-1)
-    buffers = np.empty((2, min(PIECE, values.size)))
-    total = 0.0
+    ratios = np.empty(min(PIECE, values.size))
     for start in range(0, values.size, PIECE):
         piece = slice(start, start + PIECE)
-        ratios, rises = buffers[:, : values[piece].size]
-        fill_rises(values[piece], shares[piece], scale, ratios, rises)
-        rises += np.log(ratios, out=ratios)
-        rises *= shares[piece]
-        total += float(rises.sum())
-    return total
+        part = ratios[: values[piece].size]
+        fill_rises(values[piece], shares[piece], scale, part, out[piece])
+        np.log(part, out=part)
+        out[piece] += part

@@ -10,6 +10,8 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.errors import PmfError, SchemaError
 from pmflib.level_blocks import FLOOR, repeat_blocks, sum_blocks
 from pmflib.model.joint_pmf import JointPMF
+from pmflib.schema import Schema
+from pmflib.trees.tree_pmf import TreePMF
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +66,15 @@ class Associations:
         return [(int(rows[each]), int(columns[each])) for each in order]
 
 
-def measure_associations(model: JointPMF) -> Associations:
+def measure_associations(model: JointPMF, variables: IntArray | None = None) -> Associations:
     """Measure how far each pair of variables is from independence, under a model.
 
     Parameters
     ----------
     model
         The model.
+    variables
+        int64: places of the variables whose pairs are measured, rising; None is all.
 
     Returns
     -------
@@ -78,17 +82,30 @@ def measure_associations(model: JointPMF) -> Associations:
 
     Notes
     -----
-    A variable at a time, so that memory is that of the rows of one variable: its cardinality times n_levels.
+    A variable at a time, so that memory is that of the rows of one variable: its cardinality times n_levels. A model
+    with forests has a table of all pairs of levels instead.
     """
-    offsets, factors = model.schema.offsets, model.factors
+    schema = model.schema
+    if variables is not None:
+        schema = Schema(tuple(schema[int(place)] for place in variables))
+        levels = np.concatenate(
+            [np.arange(model.schema.n_levels)[model.schema.rows_of(int(j))] for j in variables]
+        )
+    else:
+        levels = np.arange(schema.n_levels)
+    offsets, factors = schema.offsets, model.factors[levels]
     singles = factors @ model.prior
+    pairs = model.find_pairs()[np.ix_(levels, levels)] if isinstance(model, TreePMF) else None
     sizes = np.diff(offsets)
     n_variables = sizes.size
     information = np.zeros((n_variables, n_variables))
     squares = np.zeros((n_variables, n_variables))
     for place in range(n_variables - 1):
-        mine, after = model.schema.rows_of(place), slice(int(offsets[place + 1]), None)
-        joint = (factors[mine] * model.prior) @ factors[after].T
+        mine, after = schema.rows_of(place), slice(int(offsets[place + 1]), None)
+        if pairs is None:
+            joint = (factors[mine] * model.prior) @ factors[after].T
+        else:
+            joint = pairs[mine, after]
         product = np.maximum(np.outer(singles[mine], singles[after]), FLOOR)
         edges = offsets[place + 1 :] - offsets[place + 1]
         logs = np.log(np.maximum(joint, FLOOR) / product)
@@ -99,7 +116,7 @@ def measure_associations(model: JointPMF) -> Associations:
     information, squares = (np.maximum(each + each.T, 0.0) for each in (information, squares))
     # a variable of one level goes with nothing
     free = np.maximum(np.minimum(sizes[:, None], sizes) - 1, 1)
-    return Associations(model.schema.names, information, np.sqrt(np.minimum(squares / free, 1.0)))
+    return Associations(schema.names, information, np.sqrt(np.minimum(squares / free, 1.0)))
 
 
 def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:

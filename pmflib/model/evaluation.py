@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.blocks import DenseBlock
 from pmflib.hashing import HashArray, mix_hashes
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
@@ -174,11 +175,13 @@ def score_hidden(
 
     Returns
     -------
-    The scores; a guess is the most probable level, an expected value the mean over the levels' values.
+    The scores; a guess is the most probable level, an expected value the mean over the levels' values. Cells of a model
+    with traits are predicted by folding the rows in, as its `JointPMF.predict_proba` does; the log-likelihood of whole
+    rows is that of its states.
     """
     sums = np.zeros((model.schema.n_variables, len(MEASURES)))
     bins = np.zeros((N_BINS, len(BIN_SUMS)))
-    posteriors = model.posterior(np.where(hidden, -1, codes).astype(codes.dtype))
+    predict = _predict_hidden(np.where(hidden, -1, codes).astype(codes.dtype), hidden, model)
     for place, variable in enumerate(model.schema.variables):
         rows = np.flatnonzero(hidden[:, place])
         if not rows.size:
@@ -187,7 +190,7 @@ def score_hidden(
         sums[place, 0] = rows.size
         own = baseline[model.schema.rows_of(place)]
         guesses = (
-            mix_states(posteriors[rows], model.factor(place)),
+            predict(place, rows),
             np.broadcast_to(own, (rows.size, own.size)),
         )
         logs = []
@@ -207,13 +210,14 @@ def score_hidden(
     return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes), bins)
 
 
-def mix_states(posteriors: FloatArray, factor: FloatArray) -> FloatArray:
-    """Product of posteriors (n_rows, rank) and a factor, transposed: (n_rows, cardinality).
-
-    State by state, for in `score_hidden` no product is left to BLAS: its last bits depend on its threads, and on the
-    alignment of an array in memory, which on a worker is that of a part of a message.
-    """
-    mixed = np.zeros((len(posteriors), len(factor)))
-    for state in range(factor.shape[1]):
-        mixed += posteriors[:, state, None] * factor[:, state]
-    return mixed
+def _predict_hidden(
+    left: IntArray, hidden: BoolArray, model: JointPMF
+) -> Callable[[int, IntArray], FloatArray]:
+    """Function that gives the PMFs of a variable in the rows where it is hidden, from what is left."""
+    if model.trait_model is None:
+        posteriors = model.posterior(left)
+        return lambda place, rows: model.predict_hidden(left[rows], posteriors[rows], place)
+    rows, variables = np.nonzero(hidden)
+    chances = model.trait_model.predict_cells(DenseBlock(left), rows, variables)
+    cardinalities = model.schema.cardinalities
+    return lambda place, _: chances[variables == place, : cardinalities[place]]

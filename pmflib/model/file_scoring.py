@@ -24,7 +24,7 @@ from pmflib.model.score_outputs import (
 )
 from pmflib.model.score_tables import TableScorer, Wanted
 from pmflib.running.clients import Client
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.running.processors import count_processors
 
 if TYPE_CHECKING:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import DenseBlock
 from pmflib.level_blocks import FLOOR
 from pmflib.model.evaluation import draw_cells
 from pmflib.model.joint_pmf import JointPMF
+from pmflib.trees.tree_pmf import TreePMF
 
 N_SUMS = 6
 """Length of what `compare_hidden` returns: what `pmflib.selection.comparison.estimate_gain_per_cell` takes."""
@@ -82,9 +84,9 @@ def compare_hidden(
         if not samples.size:
             continue
         shown = np.where(hidden, -1, codes).astype(codes.dtype)
-        levels = better.schema.offsets[variables] + codes[samples, variables]
-        gain = _score_cells(better, shown, samples, levels)
-        gain -= _score_cells(worse, shown, samples, levels)
+        cells = samples, variables, codes[samples, variables].astype(np.int64)
+        gain = _score_cells(better, shown, *cells)
+        gain -= _score_cells(worse, shown, *cells)
         gains += np.bincount(samples, gain, len(codes))
         n_cells += np.bincount(samples, minlength=len(codes))
     parts = (n_cells > 0, n_cells, gains, n_cells**2, gains * n_cells, gains**2)
@@ -92,14 +94,22 @@ def compare_hidden(
 
 
 def _score_cells(
-    model: JointPMF, shown: IntArray, samples: IntArray, levels: IntArray
+    model: JointPMF, shown: IntArray, samples: IntArray, variables: IntArray, truths: IntArray
 ) -> FloatArray:
-    """Log-probability of some cells, given by sample and level index, from what is shown of their samples.
+    """Log-probability of the true codes of some cells, from what is shown of their samples.
 
-    State by state, as in `pmflib.model.evaluation`: no product is left to BLAS, whose last bits depend on its threads.
+    With traits, samples are folded in. Otherwise state by state, as in `pmflib.model.evaluation`: no product is left to
+    BLAS, whose last bits depend on its threads.
     """
+    if model.trait_model is not None:
+        folded = model.trait_model.predict_cells(DenseBlock(shown), samples, variables)
+        return np.log(np.maximum(folded[np.arange(samples.size), truths], FLOOR))
+    levels = model.schema.offsets[variables] + truths
     posteriors = model.posterior(shown)
     chances = np.zeros(samples.size)
+    if isinstance(model, TreePMF):
+        chances += model.find_beliefs(shown, posteriors)[samples, levels]
+        return np.asarray(np.log(np.maximum(chances, FLOOR)))
     for state in range(model.rank):
         chances += posteriors[samples, state] * model.factors[levels, state]
     return np.log(np.maximum(chances, FLOOR))

@@ -12,6 +12,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.em.statistics import take_logs
 from pmflib.level_blocks import FLOOR, sum_blocks
+from pmflib.trees.tree_pmf import TreePMF
 
 if TYPE_CHECKING:
     from pmflib.model import JointPMF
@@ -122,12 +123,50 @@ class RowScorer:
 
     def _score(self, codes: IntArray, out: RowScores) -> None:
         from pmflib.em.row_tables import score_block
-        from pmflib.kernels.row_surprises import expect_log_probs, make_find_surprises
+        from pmflib.kernels.row_surprises import expect_log_probs
 
         model = self.model
         rank, offsets = model.rank, model.schema.offsets
         logs = self._logs
-        score_block(DenseBlock(codes), offsets, *logs, out.log_probs, out.posteriors)
+        if isinstance(model, TreePMF):
+            self._score_forests(model, codes, out)
+        else:
+            score_block(DenseBlock(codes), offsets, *logs, out.log_probs, out.posteriors)
+            self._find_surprises(codes, out)
+        means, deviations = np.empty(len(codes)), np.empty(len(codes))
+        work = np.empty((2, 4 + rank))
+        expect_log_probs(
+            codes, logs[0], self._gains, model.prior, means, deviations, out.n_observed, work
+        )
+        # rows that can be of one kind only are as expected
+        unlike = np.maximum(deviations, np.finfo(float).eps * np.maximum(1.0, -means))
+        out.surprises[:] = np.where(out.n_observed > 0, (means - out.log_probs) / unlike, np.nan)
+
+    def _score_forests(self, model: TreePMF, codes: IntArray, out: RowScores) -> None:
+        """Score rows under a model with forests: each cell is hidden in its turn."""
+        out.log_probs[:], out.posteriors[:] = model.log_prob(codes), model.posterior(codes)
+        out.states[:] = out.posteriors.argmax(axis=1)
+        least = np.full(len(codes), np.inf)
+        out.variables[:], out.expected[:] = -1, -1
+        out.probabilities[:], out.expected_probabilities[:] = np.nan, np.nan
+        for place in range(model.schema.n_variables):
+            rows = np.flatnonzero(codes[:, place] >= 0)
+            if not rows.size:
+                continue
+            pmf = model.predict_proba(codes[rows], place)
+            chances = np.minimum(pmf[np.arange(rows.size), codes[rows, place]], 1.0)
+            is_less = chances < least[rows]
+            found = rows[is_less]
+            least[found] = out.probabilities[found] = chances[is_less]
+            out.variables[found] = place
+            out.expected[found] = pmf[is_less].argmax(axis=1)
+            out.expected_probabilities[found] = np.minimum(pmf[is_less].max(axis=1), 1.0)
+
+    def _find_surprises(self, codes: IntArray, out: RowScores) -> None:
+        """Find the least probable cell of each row, given the others."""
+        from pmflib.kernels.row_surprises import make_find_surprises
+
+        offsets, logs = self.model.schema.offsets, self._logs
         inverses, safe, factors = self._tables
         padded = inverses.size // len(factors)
         find_surprises = make_find_surprises(padded)
@@ -142,14 +181,6 @@ class RowScorer:
                 *(out.expected, out.expected_probabilities),
             ),
         )
-        means, deviations = np.empty(len(codes)), np.empty(len(codes))
-        work = np.empty((2, 4 + rank))
-        expect_log_probs(
-            codes, logs[0], self._gains, model.prior, means, deviations, out.n_observed, work
-        )
-        # rows that can be of one kind only are as expected
-        unlike = np.maximum(deviations, np.finfo(float).eps * np.maximum(1.0, -means))
-        out.surprises[:] = np.where(out.n_observed > 0, (means - out.log_probs) / unlike, np.nan)
 
     @cached_property
     def _logs(self) -> tuple[FloatArray, FloatArray]:
@@ -174,6 +205,10 @@ class RowScorer:
         factors, log_factors = model.factors, self._logs[1]
         by_state = sum_blocks(factors * log_factors, offsets)
         within = sum_blocks(factors * log_factors**2, offsets) - by_state**2
+        held = by_state
+        if isinstance(model, TreePMF):
+            # of complete rows the mean is exact; where a parent is missing, a variable says less than it would
+            held, within = model.expect_logs()
         singles = factors @ model.prior
         logs = np.log(np.maximum(singles, FLOOR))
         means = sum_blocks(singles * logs, offsets)
@@ -184,10 +219,10 @@ class RowScorer:
         left = 1 - shared / of_state if of_state > 0 else np.ones(len(shared))
         return np.column_stack(
             [
-                by_state @ model.prior,
+                held @ model.prior,
                 np.maximum(within, 0.0) @ model.prior,
                 np.maximum(alone, 0.0),
                 np.log(np.maximum(left, LEFT)),
-                by_state,
+                held,
             ]
         )

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.arrays import IntArray
+from pmflib.blocks import DenseBlock
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 
@@ -29,17 +30,24 @@ def answer_questions(
     Returns
     -------
     Columns label, probability, expected (null where not ordinal) and log_prob of the true answer (nats; null where
-    not known).
+    not known). Rows are folded in where the model has traits.
     """
     known = codes.copy()
     known[np.arange(len(known)), variables] = -1
-    posteriors = model.posterior(known)
+    if model.trait_model is None:
+        posteriors = model.posterior(known)
+    else:
+        block = DenseBlock(model.schema.check_codes(known))
+        folded = model.trait_model.predict_cells(block, np.arange(len(known)), variables)
     label = np.full(len(known), "", object)
     probability, expected, log_prob = (np.full(len(known), np.nan) for _ in range(3))
     for place in np.unique(variables):
         rows = np.flatnonzero(variables == place)
         variable = model.schema[int(place)]
-        pmf = posteriors[rows] @ model.factor(int(place)).T
+        if model.trait_model is None:
+            pmf = model.predict_hidden(known[rows], posteriors[rows], int(place))
+        else:
+            pmf = folded[rows, : variable.cardinality]
         best = pmf.argmax(axis=1)
         label[rows] = np.array(variable.levels, object)[best]
         probability[rows] = pmf[np.arange(rows.size), best]

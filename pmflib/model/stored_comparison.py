@@ -13,6 +13,7 @@ from pmflib.arrays import FloatArray
 from pmflib.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.paired_scores import N_SUMS, compare_hidden, count_rounds, deal_rounds
+from pmflib.model.score_tables import digest_model
 from pmflib.model.stored_evaluation import make_key
 from pmflib.running.clients import Client
 from pmflib.running.grouping import group_blocks
@@ -151,11 +152,7 @@ def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
     except StoreError:
         return False
     made = JointPMF.load(store.locate(new) / "model")
-    return (
-        made.schema.digest == old.schema.digest
-        and np.array_equal(made.prior, old.prior)
-        and np.array_equal(made.factors, old.factors)
-    )
+    return digest_model(made) == digest_model(old)
 
 
 def find_obstacle(store: Store, new: Reference, live: Reference) -> str:

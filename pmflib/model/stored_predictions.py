@@ -23,7 +23,7 @@ from pmflib.model.scoring import answer_questions, judge_answers
 from pmflib.model.target_measures import TargetSums
 from pmflib.running.clients import Client
 from pmflib.running.grouping import group_blocks
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.store.dataset import Layer
 from pmflib.store.handed_files import find_out, gather_in, hand_in, was_handed_in
 from pmflib.store.mirrors import find_place, name_for_workers

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from pmflib.errors import ConfigError, PmfError
+from pmflib.errors import ConfigError, PmfError, UnreachableStoreError
 from pmflib.objects.bucket import Bucket
 from pmflib.objects.interface import Objects
 from pmflib.objects.local_folder import LocalFolder
@@ -77,35 +77,39 @@ def open_objects(address: str | Path) -> Objects:
         return _opened[key]
 
 
-def say_why_unseen(address: str) -> str:
-    """Say why this process cannot use the place of a store; "" if it can."""
+def find_obstacle(address: str) -> PmfError | None:
+    """Find why this process cannot use the place of a store; None if it can."""
     if not is_bucket(address):
-        return "" if Path(address).is_dir() else "no such folder there"
+        return None if Path(address).is_dir() else PmfError("no such folder there")
     try:
         opened = open_objects(address)
         assert isinstance(opened, Bucket)
         opened.check()
     except PmfError as error:
-        return str(error)
-    return ""
+        return error
+    return None
 
 
-def refuse_unseen(address: str, said: Mapping[str, str]) -> None:
+def refuse_unseen(address: str, found: Mapping[str, PmfError | None]) -> None:
     """Refuse workers that cannot use the place of a store.
 
     Parameters
     ----------
     address
         Folder or URL of the store.
-    said
-        What `say_why_unseen` gave on each worker, by its address.
+    found
+        What `find_obstacle` gave on each worker, by its address.
 
     Raises
     ------
+    UnreachableStoreError
+        If one cannot, and nothing but an answer is missing: to try again may help.
     ConfigError
-        If one cannot.
+        If one cannot for another reason.
     """
-    if blind := {worker: why for worker, why in sorted(said.items()) if why}:
+    if blind := {worker: why for worker, why in sorted(found.items()) if why is not None}:
+        if all(isinstance(why, UnreachableStoreError) for why in blind.values()):
+            raise UnreachableStoreError(f"on workers {list(blind)}: {next(iter(blind.values()))}")
         remedy = (
             "each worker needs the credentials in its own environment"
             if is_bucket(address)

@@ -41,6 +41,8 @@ RETRIES: Any = {
 """How often a request is sent again that no server answered, or with an error of its own: for some ten seconds."""
 INSIST_SECONDS = 15.0
 """How long requests are repeated whose connection ends without an answer, or within one, seconds."""
+CHECK_SECONDS = 5.0
+"""The same, of the first look at a bucket: shorter than the client needs to find that no server is there at all."""
 CLOCK_SECONDS = 600.0
 """How long the difference between the server's clock and that of this process is taken for known, seconds."""
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
@@ -100,8 +102,7 @@ class Bucket(Objects):
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
         try:
-            with self._translate(name):
-                self._store.head(name)
+            self._insist(name, lambda: self._store.head(name))
         except FileNotFoundError:
             return False
         return True
@@ -116,9 +117,9 @@ class Bucket(Objects):
             )
         except FileExistsError:
             # a request whose answer was lost is sent again, and finds what it has written itself
-            with self._translate(name):
-                if self._store.get(name).attributes.get(_TOKEN) != token:
-                    raise FileExistsError(name) from None
+            found = self._insist(name, lambda: self._store.get(name).attributes.get(_TOKEN))
+            if found != token:
+                raise FileExistsError(name) from None
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object."""
@@ -146,8 +147,9 @@ class Bucket(Objects):
 
     def list_objects(self, prefix: str) -> list[ObjectFacts]:
         """Objects below a prefix, a thousand by one request."""
-        with self._translate(prefix):
-            found = [each for chunk in self._store.list(prefix or None) for each in chunk]
+        found = self._insist(
+            prefix, lambda: [each for chunk in self._store.list(prefix or None) for each in chunk]
+        )
         return sorted(
             (
                 ObjectFacts(each["path"], each["size"], each["last_modified"].timestamp())
@@ -158,8 +160,7 @@ class Bucket(Objects):
 
     def list_folders(self, prefix: str) -> list[str]:
         """Folders just below a prefix: parts of names."""
-        with self._translate(prefix):
-            found = self._store.list_with_delimiter(prefix or None)
+        found = self._insist(prefix, lambda: self._store.list_with_delimiter(prefix or None))
         return sorted(each.rpartition("/")[2] for each in found["common_prefixes"])
 
     def read_clock(self) -> float:
@@ -174,8 +175,8 @@ class Bucket(Objects):
         if self._clock is None or now - self._clock[1] > CLOCK_SECONDS:
             name = mark_draft("leases/clock")
             self.put(name, b"")
-            with self._translate(name):
-                served = self._store.head(name)["last_modified"].timestamp()
+            head = self._insist(name, lambda: self._store.head(name))
+            served = head["last_modified"].timestamp()
             self.delete([name])
             self._clock = served, now
         return self._clock[0] + now - self._clock[1]
@@ -224,15 +225,16 @@ class Bucket(Objects):
         RefusedStoreError, UnreachableStoreError
             If not, saying what to do.
         """
-        with self._translate(""):
-            next(iter(self._store.list("leases", chunk_size=1)), None)
+        self._insist(
+            "", lambda: next(iter(self._store.list("leases", chunk_size=1)), None), CHECK_SECONDS
+        )
 
-    def _insist(self, name: str, request: Callable[[], R]) -> R:
+    def _insist(self, name: str, request: Callable[[], R], seconds: float | None = None) -> R:
         """Make a request, and again where the connection ends without an answer, or within one.
 
         The client repeats a read that is not answered, and nothing else.
         """
-        until = time.monotonic() + INSIST_SECONDS
+        until = time.monotonic() + (INSIST_SECONDS if seconds is None else seconds)
         while True:
             try:
                 with self._translate(name):

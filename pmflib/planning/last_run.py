@@ -39,9 +39,10 @@ def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> tuple[Speeds,
         factor = min(MOST_FACTOR, max(1 / MOST_FACTOR, taken / planned[stage]))
         for field, power in fields.items():
             speeds = replace(speeds, **{field: getattr(speeds, field) * factor**power})
+        limited = "" if factor == taken / planned[stage] else f", {MOST_FACTOR:g} times at most"
         notes.append(
             f"speeds: {stage} took {taken:.0f} s in the last run, where {planned[stage]:.0f} s were planned; "
-            "its speed is corrected by that"
+            f"its speed is corrected by that{limited}"
         )
     return speeds, notes
 

@@ -118,7 +118,13 @@ def measure_fit(config: PipelineConfig, facts: dict[str, Any]) -> tuple[FitSize,
     n_passes = min(em.max_passes, int(facts.get("passes", ASSUMED_PASSES)))
     where = "as many as the last run made" if "passes" in facts else "taken, for none were made yet"
     notes.append(f"passes: {n_passes} a run of EM, {where}; --passes gives another number")
-    options = Options.make(config.model.method, em.pseudo_count, em.members, rank)
+    if (dependence := config.model.dependence) != "none":
+        notes.append(
+            f"forests: those of model.dependence = {dependence!r} come on top, and are not in the plan: a search on "
+            "some of the samples, and passes over all that take 20 to 50 times as long as those of EM, hundreds where "
+            "there are gaps"
+        )
+    options = Options.make(config.start_method, em.pseudo_count, em.members, rank)
     n_pseudo_counts = min(COMPARED_PSEUDO_COUNTS, len(options.pseudo_counts))
     runs = n_pseudo_counts + len(options.start_methods) - 1
     fit = FitSize(
@@ -131,6 +137,7 @@ def measure_fit(config: PipelineConfig, facts: dict[str, Any]) -> tuple[FitSize,
         test=len(folds.test),
         buckets=config.store.buckets,
         start=config.start_method,
+        traits="alone" if config.has_traits else "compared" if config.compares_traits else "",
     )
     return fit, notes
 

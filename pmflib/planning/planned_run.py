@@ -35,6 +35,8 @@ from pmflib.store.sample_blocks import choose_block_rows
 
 BLOCK_RECORD = 700
 """Bytes of a block's reference in the memory of the client, and of what it keeps of its task."""
+BLOCK_SENT = 75
+"""Bytes of a block's reference as it travels with a task: its numbers, and its share of the partition's path."""
 CLIENT_BYTES = 250 << 20
 """Bytes of a client that has imported what it needs."""
 
@@ -99,6 +101,11 @@ class PlannedRun:
         """Runs of EM that are under way at a time."""
         n_runs = self.fit.runs if self.fit.validation else 1
         return min(choose_side_by_side(self.cluster.n_threads), n_runs)
+
+    @property
+    def judges_beside(self) -> bool:
+        """Whether a model is judged while the next pass is made."""
+        return bool(self.fit.validation) and choose_side_by_side(self.cluster.n_threads) > 1
 
     @cached_property
     def keeps(self) -> tuple[bool, bool]:
@@ -186,7 +193,7 @@ class PlannedRun:
             # a partition's descriptions, and the chunks
             leaf_requests=2 + (2 if log.is_sparse else 1) * n_blocks,
             # references of blocks
-            sent_bytes=200 + 120 * n_blocks,
+            sent_bytes=200 + BLOCK_SENT * n_blocks,
         )
 
     def count_sample_files(self) -> int:
@@ -206,28 +213,27 @@ class PlannedRun:
         files: int,
         worker_memory: int,
         client_memory: int,
-        tasks: int | None = None,
         side_by_side: int = 1,
     ) -> StageCost:
-        """Add up maps and the work of the client between them; tasks are those of the maps, or given.
+        """Add up maps and the work of the client between them.
 
         Where maps are side by side, the client works for one while workers are busy with another.
         """
         cluster, speeds = self.cluster, self.speeds
         done = [time_maps(work, cluster, speeds) for work in works]
-        client_wall = client_seconds / side_by_side
-        wall = sum(times.wall for times in done) + client_wall
-        useful = sum(add_seconds(work, speeds) for work in works)
-        if tasks is None:
-            tasks = sum(work.repeats * work.tasks.total for work in works)
+        all_works = [*works, *(work.beside for work in works if work.beside is not None)]
+        at_work = sum(times.wall for times in done)
+        client_wall = max(client_seconds / side_by_side, client_seconds - at_work)
+        wall = at_work + client_wall
+        useful = sum(add_seconds(work, speeds) for work in all_works)
         return StageCost(
             name,
-            tasks=tasks,
+            tasks=sum(work.repeats * work.tasks.total for work in all_works),
             read_bytes=read_bytes,
             written_bytes=written_bytes,
             network_bytes=sum(times.network_bytes for times in done),
             files=files,
-            requests=sum(w.repeats * w.tasks.leaves * w.leaf_requests for w in works),
+            requests=sum(w.repeats * w.tasks.leaves * w.leaf_requests for w in all_works),
             worker_seconds=sum(times.worker for times in done),
             waiting_seconds=sum(times.waiting for times in done),
             scheduler_seconds=sum(times.scheduler for times in done),
@@ -238,22 +244,6 @@ class PlannedRun:
             efficiency=min(1.0, useful / max(wall * cluster.n_threads, 1e-300)),
             parts=add_parts(*(times.parts for times in done), {"client": client_wall}),
         )
-
-
-def mean_tasks(maps: Sequence[MapTasks]) -> MapTasks:
-    """Tasks of an average map."""
-    if not maps:
-        return MapTasks(1)
-
-    def mean(name: str) -> int:
-        total: int = sum(getattr(tasks, name) for tasks in maps)
-        return round(total / len(maps))
-
-    balance = sum(tasks.balance for tasks in maps) / len(maps)
-    depth = max(tasks.depth for tasks in maps)
-    return MapTasks(
-        max(1, mean("leaves")), mean("merges"), mean("shared"), depth, mean("moved"), balance
-    )
 
 
 def add_seconds(work: MapWork, speeds: Speeds) -> float:

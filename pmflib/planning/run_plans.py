@@ -15,6 +15,10 @@ from pmflib.running.memory_plan import format_bytes
 
 LEAST_EFFICIENCY = 0.7
 """Efficiency below which more workers are hardly worth what they cost."""
+TRAIT_PASSES = (8, 32)
+"""Passes of a fit of traits, at least and at most."""
+TRAIT_CELL_SECONDS = (4e-7, 2e-6)
+"""CPU seconds of such a pass for an observed cell, of 2 traits and of 18."""
 WORTH_WHILE = 0.8
 """Share of the time of a run below which another cluster is worth a sentence."""
 
@@ -99,8 +103,23 @@ class RunPlan:
             f"limit: {slowest.stage} takes {slowest.wall_seconds / self.wall_seconds:.0%} of the time; "
             f"{LIMITS[slowest.limit]}"
         )
+        if self.fit.traits:
+            out.append(self._describe_traits())
         out += self._list_changes()
         return out
+
+    def _describe_traits(self) -> str:
+        log, fit = self.log, self.fit
+        cells = log.samples * log.variables * log.observed * fit.train / fit.folds
+        least, most = (
+            show_seconds(n * each * cells / self.cluster.n_threads)
+            for n, each in zip(TRAIT_PASSES, TRAIT_CELL_SECONDS, strict=True)
+        )
+        others = "; fit and refine are not run" if fit.traits == "alone" else ""
+        return (
+            f"traits: not in the table; {TRAIT_PASSES[0]} to {TRAIT_PASSES[1]} passes over the training samples take "
+            f"{least} to {most}, and the choice of their settings some minutes of the client{others}"
+        )
 
     def _describe_blocks(self) -> str:
         planner, fit = self.planner, self.fit
@@ -131,7 +150,7 @@ class RunPlan:
         if self.efficiency < LEAST_EFFICIENCY and cluster.workers > 1:
             best = self.find_efficient()
             out.append(
-                f"workers: {self.efficiency:.0%} of their time is work; {best.cluster.workers:,} workers are at "
+                f"workers: {self.efficiency:.0%} of their time is work; {_name_workers(best.cluster.workers)} at "
                 f"{best.efficiency:.0%} and take {show_seconds(best.wall_seconds)}, for "
                 f"{best.worker_hours:,.1f} worker hours in place of {self.worker_hours:,.1f}"
             )
@@ -231,3 +250,7 @@ def show_seconds(seconds: float) -> str:
     if seconds < 5970:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
+def _name_workers(number: int) -> str:
+    return "1 worker is" if number == 1 else f"{number:,} workers are"

@@ -89,7 +89,15 @@ def simulate_map(
     merging = LATENCY + speeds.worker_task_seconds
     merging += in_merge / speeds.network_bytes + in_merge / ADD_BYTES
     # of the merges of a level all but the last wait for nothing that the last does not wait for
-    levels = _split_merges(tasks.leaves, tasks.merges, tasks.depth)
+    levels = _split_merges(tasks.merges, tasks.depth, tasks.results)
+    handing = busy * speeds.map_seconds * (1 + tasks.depth) * work.calls + step * 2 * tasks.shared
+    beside: list[float] = []
+    if work.beside is not None:
+        other = work.beside.tasks
+        beside = [time_leaf(work.beside, cluster, speeds)] * other.leaves
+        handing += busy * speeds.map_seconds * (1 + other.depth) + step * 2 * other.shared
+        # among the first merges, for whose leaves they wait as well
+        levels = [(levels or [0])[0] + other.merges, *levels[1:]]
 
     costs = np.full(tasks.leaves, 1.0)
     if tasks.balance > 1 and tasks.leaves > 1:
@@ -104,7 +112,8 @@ def simulate_map(
     free = list(range(n_threads))[::-1]
     waiting: list[tuple[int, int, float]] = []
     done: list[tuple[float, int, int, int]] = []
-    left = [[tasks.leaves, *levels] for _ in range(n_maps)]
+    n_leaves = tasks.leaves + len(beside)
+    left = [[n_leaves, *levels] for _ in range(n_maps)]
     ends, to_come = [0.0] * n_maps, [rounds - 1] * n_maps
 
     def hand_out() -> None:
@@ -118,13 +127,12 @@ def simulate_map(
 
     def list_leaves(number: int) -> list[tuple[int, int, float]]:
         seconds = leaf * costs * np.where(held_up[number], hitches.factor, 1.0)
-        return [(number, 0, float(each)) for each in seconds[::-1]]
+        # what is beside a map comes before it
+        return [(number, 0, float(each)) for each in [*seconds[::-1], *beside]]
 
     for number in range(n_maps)[::-1]:
         waiting += list_leaves(number)
-    start = busy * speeds.map_seconds * (1 + tasks.depth) * n_maps
-    start += step * 2 * tasks.shared * n_maps
-    clock, scheduler = start, start
+    clock = scheduler = handing * n_maps
     hand_out()
     while done:
         at, thread, number, level = heapq.heappop(done)
@@ -138,26 +146,27 @@ def simulate_map(
                 waiting += [(number, level + 1, merging)] * counts[level + 1]
             elif to_come[number]:
                 to_come[number] -= 1
-                left[number] = [tasks.leaves, *levels]
-                more = busy * speeds.map_seconds * (1 + tasks.depth) + step * 2 * tasks.shared
-                clock, scheduler = clock + more, scheduler + more
+                left[number] = [n_leaves, *levels]
+                clock, scheduler = clock + handing, scheduler + handing
                 # first come, first served
                 waiting[:0] = list_leaves(number)
             else:
                 ends[number] = clock
         hand_out()
     wall = max(ends)
-    alone = rounds * n_maps * tasks.leaves * (leaf - speeds.worker_task_seconds)
+    alone = tasks.leaves * (leaf - speeds.worker_task_seconds)
+    alone += sum(each - speeds.worker_task_seconds for each in beside)
+    alone *= rounds * n_maps
     return SimulatedMap(wall, scheduler, alone, alone / (wall * n_threads))
 
 
-def _split_merges(n_leaves: int, n_merges: int, depth: int) -> list[int]:
-    """Merging tasks of each level, falling to a single one."""
+def _split_merges(n_merges: int, depth: int, n_results: int) -> list[int]:
+    """Merging tasks of each level, falling to one for each result."""
     if not depth:
         return []
-    levels = [max(1, n_merges - (depth - 1)), *[1] * (depth - 1)]
+    levels = [max(1, n_merges - (depth - 1) * n_results), *[n_results] * (depth - 1)]
     if depth > 2:
-        ratio = n_merges ** (1 / depth)
-        levels = [max(1, round(n_merges / ratio**place)) for place in range(depth)]
-        levels[-1] = 1
+        ratio = (n_merges / n_results) ** (1 / depth)
+        levels = [max(n_results, round(n_merges / ratio**place)) for place in range(depth)]
+        levels[-1] = n_results
     return levels

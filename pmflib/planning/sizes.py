@@ -103,6 +103,9 @@ class FitSize:
         As ``[store] buckets``; 0 is by the size of the sources.
     start
         Method of the first model, as ``[model] method``; "random" takes no time.
+    traits
+        Whether continuous traits are fitted as well, "compared" with latent classes, or in their place, "alone"; "" not
+        at all.
     """
 
     rank: int
@@ -114,6 +117,7 @@ class FitSize:
     test: int = 1
     buckets: int = 0
     start: str = "auto"
+    traits: str = ""
 
     @property
     def folds(self) -> int:

@@ -29,7 +29,9 @@ class Speeds:
     evaluate_ns
         The same, of hiding and predicting answers.
     fit_ns
-        Nanoseconds of the first model for a pair of levels and a latent state, on the client.
+        Nanoseconds of an update of the first model for a pair of levels and a latent state, on the client.
+    table_bytes
+        Bytes of a table of pairs that the client looks through in a second, for the cells that are not zero.
     task_seconds
         Scheduler: CPU seconds of a task.
     map_seconds
@@ -62,7 +64,8 @@ class Speeds:
     count_share: float = 0.6
     em_ns: float = 0.1
     evaluate_ns: float = 4.5
-    fit_ns: float = 2.8e4
+    fit_ns: float = 30.0
+    table_bytes: float = 1e9
     task_seconds: float = 4.5e-4
     map_seconds: float = 2.5e-3
     sent_byte_seconds: float = 3e-9

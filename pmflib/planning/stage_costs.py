@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 
 from pmflib.planning.sizes import ClusterSize
 from pmflib.planning.speeds import Speeds
@@ -105,6 +106,10 @@ class MapWork:
         Number of such maps.
     side_by_side
         Maps that are under way at a time.
+    calls
+        Times that the client hands tasks of a map to the scheduler.
+    beside
+        A map that is under way at the same time, before the next one; its repeats are these.
     """
 
     tasks: MapTasks
@@ -117,6 +122,8 @@ class MapWork:
     copied_bytes: float = 0.0
     repeats: int = 1
     side_by_side: int = 1
+    calls: int = 1
+    beside: MapWork | None = None
 
 
 @dataclass(frozen=True)
@@ -154,31 +161,41 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
     -----
     With n leaves of t seconds each on T threads, and s scheduler seconds a task, a map takes the longer of two: the
     scheduler's n s for all tasks, and the workers' part, which is s / 2 for each thread until the last one has its
-    first task, then ceil(n / T) t times the balance of the leaves, prolonged by the slowest of T workers where there
-    are few rounds: spread sqrt(2 ln T) / ceil(n / T). Merges follow, a level at a time. Maps that are under way side by
-    side share the threads; where others follow them, one by one, the first tasks and the merges of one map are beside
-    the work of the others, but none is quicker than it were alone. `pmflib.planning.simulation` plays the same tasks
-    one by one.
+    first task, then ceil(n / T) t times the balance of the leaves, prolonged by the slowest workers where there are few
+    rounds: see `find_slowest`. Merges follow, a level at a time. Maps that are under way side by side share the
+    threads; where others follow them, one by one, the first tasks and the merges of one map are beside the work of the
+    others, but none is quicker than it were alone. What is beside a map takes the scheduler's time, and the threads'
+    before them. `pmflib.planning.simulation` plays the same tasks one by one.
     """
     tasks, n_threads = work.tasks, cluster.n_threads
     side = max(1, min(work.side_by_side, work.repeats))
     per_task = speeds.task_seconds + work.sent_bytes * speeds.sent_byte_seconds
     busy = 1.0 / (1.0 - speeds.idle_share)
     of_map = speeds.map_seconds * (1 + tasks.depth)
-    scheduler = busy * (of_map + tasks.total * per_task)
+    scheduler = busy * (work.calls * of_map + tasks.total * per_task)
+    other = None if work.beside is None else time_maps(work.beside, cluster, speeds)
+    beside, mean_beside = 0.0, 0.0
+    if work.beside is not None and other is not None:
+        n_beside = work.beside.tasks.leaves
+        scheduler += other.scheduler / work.beside.repeats
+        beside = time_leaf(work.beside, cluster, speeds) * math.ceil(n_beside / n_threads)
+        mean_beside = beside * min(1.0, n_beside / n_threads)
 
     at_work = min(n_threads, side * tasks.leaves)
     leaf = time_leaf(work, cluster, speeds)
     computing = work.leaf_seconds + speeds.worker_task_seconds
     waiting = leaf - computing
 
-    def find_working(n_maps: int) -> float:
+    def find_working(n_maps: int, ramp: float) -> float:
         rounds = math.ceil(n_maps * tasks.leaves / n_threads)
-        slowest = 1.0 + speeds.spread * math.sqrt(2 * math.log(max(at_work, 2))) / rounds
-        return rounds * leaf * tasks.balance * slowest
+        leaves = rounds * leaf * tasks.balance
+        # threads without a task of what is beside are busy with others' tasks
+        more = beside if n_maps == 1 else n_maps * mean_beside
+        slowest = find_slowest(at_work, speeds.spread / rounds, ramp / max(leaves, 1e-300))
+        return leaves * slowest + more
 
-    working = find_working(side)
     ramp = busy * per_task * at_work / 2
+    working = find_working(side, ramp)
     in_merge = tasks.moved / max(tasks.merges, 1) * work.result_bytes
     merging = tasks.depth * (
         LATENCY
@@ -193,28 +210,61 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
         wall = groups * (max(scheduler, ramp + working) + after)
     else:
         first = busy * per_task * min(n_threads, tasks.leaves) / 2
-        alone = max(scheduler, first + find_working(1)) + after
+        alone = max(scheduler, first + find_working(1, first)) + after
         wall = max(groups * side * scheduler, ramp + groups * working, groups * alone) + after
 
     worker_tasks = tasks.total * speeds.worker_task_seconds + tasks.leaves * work.leaf_seconds
     worker_tasks += tasks.moved * work.result_bytes / ADD_BYTES
     network = tasks.moved * work.result_bytes + tasks.total * work.sent_bytes + work.result_bytes
     network += work.copied_bytes * cluster.workers
-    return MapTimes(
+    parts = {
+        "work": work.repeats * tasks.leaves * computing / n_threads,
+        "storage": work.repeats * tasks.leaves * waiting / n_threads,
+        "idle": max(0.0, groups * working - work.repeats * tasks.leaves * leaf / n_threads),
+        "scheduler": groups * max(side * scheduler, ramp),
+        "merges": groups * merging,
+    }
+    times = MapTimes(
         wall=wall,
         scheduler=work.repeats * scheduler,
         worker=work.repeats * worker_tasks,
         waiting=work.repeats * tasks.leaves * waiting,
         client=work.repeats * tasks.total * speeds.client_task_seconds,
         network_bytes=work.repeats * network,
-        parts={
-            "work": work.repeats * tasks.leaves * computing / n_threads,
-            "storage": work.repeats * tasks.leaves * waiting / n_threads,
-            "idle": max(0.0, groups * working - work.repeats * tasks.leaves * leaf / n_threads),
-            "scheduler": groups * max(side * scheduler, ramp),
-            "merges": groups * merging,
-        },
+        parts=parts,
     )
+    if other is None:
+        return times
+    done = {name: other.parts[name] for name in ("work", "storage")}
+    return replace(
+        times,
+        worker=times.worker + other.worker,
+        waiting=times.waiting + other.waiting,
+        client=times.client + other.client,
+        network_bytes=times.network_bytes + other.network_bytes,
+        parts=add_parts(parts, done, {"idle": -min(parts["idle"], sum(done.values()))}),
+    )
+
+
+def find_slowest(n: int, spread: float, ramp: float) -> float:
+    """Time until the last of n workers is done after the last one started, as a multiple of the mean of their work.
+
+    Parameters
+    ----------
+    n
+        Workers that begin one after the other, at equal distances.
+    spread
+        Standard deviation of their times, as a share of the mean.
+    ramp
+        Time from when the first begins until the last does, as a multiple of the mean.
+
+    Notes
+    -----
+    The largest of as many normal values as there are workers that began late enough to be the last: all of them without
+    a ramp, else about a share of spread / (spread + 3 ramp). The largest is about the quantile that Blom (1958) gives.
+    """
+    n_late = max(1.0, n * spread / max(spread + 3 * ramp, 1e-300))
+    return 1.0 + spread * NormalDist().inv_cdf((n_late - 0.375) / (n_late + 0.25))
 
 
 def time_leaf(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> float:

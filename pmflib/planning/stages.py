@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pmflib.counting.counting_tasks import count_folds_ahead, plan_fold_runs
+from pmflib.counting.counting_tasks import count_folds_ahead, plan_fold_merges, plan_fold_runs
 from pmflib.em.pass_tasks import choose_tasks
+from pmflib.fitting.auto_method import SETTINGS
 from pmflib.planning.planned_run import (
     BLOCK_RECORD,
     CLIENT_BYTES,
     PlannedRun,
-    mean_tasks,
 )
 from pmflib.planning.stage_costs import MapWork, StageCost
-from pmflib.planning.stored_bytes import SPILL_FILES, block_disk_bytes
+from pmflib.planning.stored_bytes import SPILL_FILES, block_disk_bytes, table_disk_bytes
 from pmflib.planning.task_counts import MapTasks
 from pmflib.running.grouping import COUNTING_COARSENESS
 from pmflib.running.task_plans import plan_tasks
@@ -144,48 +144,50 @@ class Planner(PlannedRun):
 
     def list_maps(self) -> dict[str, MapWork]:
         """Maps of counting, of a pass and of its score: what the simulation plays."""
-        passing = [
-            work for work in self._list_passes()[0] if work.repeats > 1 or self.fit.passes == 1
-        ]
-        names = ["pass", "score"][: len(passing)]
-        return {"count": self._list_counts()[0], **dict(zip(names, passing, strict=True))}
+        passing, scoring, _ = self._list_passes()
+        maps = {"count": self._list_counts()[0], "pass": passing[-1]}
+        if scoring:
+            maps["score"] = scoring[-1]
+        if self.judges_beside:
+            beside = replace(scoring[-1], repeats=passing[-1].repeats)
+            maps["pass and score"] = replace(passing[-1], beside=beside)
+        return maps
 
-    def _list_counts(self) -> tuple[MapWork, int, int]:
-        """Average map over the blocks of a fold; tasks of all folds, and their number."""
+    def _list_counts(self) -> tuple[MapWork, int]:
+        """Map over the blocks of all folds, each with a result of its own; and the number of folds."""
         log, n_threads = self.log, self.cluster.n_threads
         table = 8 * log.levels**2
         folds = [self.gather(fold, fold + 1, COUNTING_COARSENESS) for fold in range(self.fit.folds)]
         filled = [part for part in folds if part.n_rows]
-        maps = []
-        for part in filled:
-            n_groups = len(part.costs)
-            runs = plan_fold_runs(part.block_costs, n_groups, len(filled), n_threads)
-            tasks = plan_tasks([1] * runs.n_runs, n_threads, table)
-            offsets = 8 * (log.variables + 1)
-            maps.append(MapTasks.of_plan(tasks, offsets, balance=runs.balance))
-        n_leaves = sum(tasks.leaves for tasks in maps)
-        rows_of_leaf = log.samples / max(n_leaves, 1)
-        seconds = rows_of_leaf * self.count_row_seconds()
+        cuts = [
+            plan_fold_runs(part.block_costs, len(part.costs), len(filled), n_threads)
+            for part in filled
+        ]
+        merges = [plan_fold_merges(cut.n_runs, log.levels) for cut in cuts]
+        n_ahead = count_folds_ahead(max(1, len(filled)), n_threads, log.levels)
+        tasks = MapTasks.of_plans(cuts, merges, n_ahead, 8 * (log.variables + 1))
+        rows_of_leaf = log.samples / tasks.leaves
         work = replace(
-            self.map_blocks(mean_tasks(maps), rows_of_leaf, seconds),
+            self.map_blocks(tasks, rows_of_leaf, rows_of_leaf * self.count_row_seconds()),
             result_bytes=table,
-            repeats=len(maps),
-            side_by_side=count_folds_ahead(max(1, len(filled)), n_threads),
+            calls=1 + max(0, len(filled) - n_ahead),
         )
-        return work, sum(tasks.total for tasks in maps), len(maps)
+        return work, len(filled)
 
     def plan_counts(self) -> StageCost:
-        """Count the pairs of levels, fold by fold."""
+        """Count the pairs of levels of each fold."""
         log, plan, table = self.log, self.counting_memory, 8 * self.log.levels**2
-        work, n_tasks, n_maps = self._list_counts()
+        work, n_maps = self._list_counts()
+        stored = table_disk_bytes(log, log.samples / max(n_maps, 1))
         return self.make_stage(
             "count",
             [work],
-            tasks=n_tasks,
             read_bytes=log.samples * block_disk_bytes(log),
-            written_bytes=2.0 * n_maps * table,
+            written_bytes=2 * n_maps * stored,
             files=14 + 2 * n_maps,
-            client_seconds=3 * n_maps * table / SAVED_BYTES,
+            client_seconds=n_maps * (3 * stored / SAVED_BYTES + table / self.speeds.table_bytes),
+            # a fold is saved while workers count the next
+            side_by_side=max(1, n_maps),
             worker_memory=OWN_BYTES + plan.needed,
             client_memory=self.client_bytes(plan),
         )
@@ -194,13 +196,16 @@ class Planner(PlannedRun):
         """Fit the first model to the counts: the client alone."""
         log, fit = self.log, self.fit
         table = 8 * log.levels**2
-        seconds = FIT_SECONDS + log.levels**2 * fit.rank * self.speeds.fit_ns * 1e-9
-        if fit.start == "random":
-            # the counts are read, and little else
-            seconds = PASS_SECONDS + fit.train * table / SAVED_BYTES
+        stored = table_disk_bytes(log, log.samples / fit.folds)
+        # the counts are read; a random start needs little else
+        reading = fit.train * (stored / SAVED_BYTES + table / self.speeds.table_bytes)
+        work = 0 if fit.start == "random" else SETTINGS.plan_work(log.levels, fit.rank)
+        seconds = reading + (
+            FIT_SECONDS + work * self.speeds.fit_ns * 1e-9 if work else PASS_SECONDS
+        )
         return StageCost(
             "fit",
-            read_bytes=float(fit.train * table),
+            read_bytes=fit.train * stored,
             written_bytes=8.0 * log.levels * (fit.rank + 1),
             files=8,
             requests=8.0 + fit.train,
@@ -210,8 +215,8 @@ class Planner(PlannedRun):
             parts={"client": seconds},
         )
 
-    def _list_passes(self) -> tuple[list[MapWork], float]:
-        """Maps that load blocks, make passes over them and score held-out ones; bytes read in all."""
+    def _list_passes(self) -> tuple[list[MapWork], list[MapWork], float]:
+        """Maps that load blocks and make passes over them; the same that score held-out ones; bytes read in all."""
         log, fit, n_threads = self.log, self.fit, self.cluster.n_threads
         model = self.model_bytes
         runs = fit.runs if fit.validation else 1
@@ -225,13 +230,15 @@ class Planner(PlannedRun):
         judged = plan_tasks(held_out.costs or (0,), choose_tasks(held_out.costs, n_threads))
         # the function that scores, and the target, are sent along
         judging = MapTasks.of_plan(judged, offsets, 0, None, 0)
-        works, read = [], 0.0
+        listed: list[list[MapWork]] = [[], []]
+        read = 0.0
         for name, tasks, part, share, repeats, result in (
             ("train", passing, training, 1.0, passes, model),
             ("judge", judging, held_out, JUDGED_SHARE, scores, 16),
         ):
             if name == "judge" and not part.n_rows:
                 continue
+            works = listed[name == "judge"]
             of_leaf = part.n_rows / tasks.leaves
             work = self.map_blocks(tasks, of_leaf, of_leaf * cell_seconds * share)
             kept = self.keeps[name == "judge"]
@@ -259,12 +266,21 @@ class Planner(PlannedRun):
                     side_by_side=self.n_side_by_side,
                 )
             )
-        return works, read
+        return listed[0], listed[1], read
 
     def plan_refine(self) -> StageCost:
         """Make passes of EM over the training samples, each judged on the held-out ones."""
         log, fit, plan, model = self.log, self.fit, self.em_memory, self.model_bytes
-        works, read = self._list_passes()
+        passing, scoring, read = self._list_passes()
+        if self.judges_beside:
+            # each model but the first of a run is judged while the next pass is made
+            *dealt, made = passing
+            *others, judged = scoring
+            beside = replace(judged, repeats=made.repeats)
+            left = replace(judged, repeats=judged.repeats - made.repeats)
+            works = [*dealt, *others, replace(made, beside=beside), left]
+        else:
+            works = [*passing, *scoring]
         passes = fit.passes * (fit.runs if fit.validation else 1)
         a_pass = PASS_SECONDS + 4 * model / SAVED_BYTES
         return self.make_stage(

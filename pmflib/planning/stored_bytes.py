@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pmflib.planning.sizes import LogSize
 from pmflib.store.sample_blocks import BlockReference, choose_block_rows
 
+PLACE_BYTES = 16
+"""Bytes of a cell of a table that is saved as the cells that are not zero: see `pmflib.counting.fold_counting`."""
 COLUMN_CHUNK = 1 << 18
 """Entries of a chunk of the columns beside the codes: see `SampleWriter`."""
 ROW_BYTES = 1.5
@@ -36,6 +38,12 @@ def block_disk_bytes(log: LogSize) -> float:
 def sample_disk_bytes(log: LogSize) -> float:
     """Bytes of a sample on disk: codes, row, tally and identifier."""
     return block_disk_bytes(log) + ROW_BYTES + 0.6 * log.identifier_bytes
+
+
+def table_disk_bytes(log: LogSize, samples: float) -> float:
+    """Bytes of a saved table of the pairs of some samples, at most: all cells, or those that can have been seen."""
+    seen = samples * (log.variables * log.observed) ** 2
+    return min(8.0 * log.levels**2, PLACE_BYTES * seen)
 
 
 def spill_row_bytes(log: LogSize, *, timed: bool = True) -> float:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from pmflib.ingest.buckets import choose_buckets, group_buckets
 from pmflib.ingest.cutting import LEAST_PARQUET
 from pmflib.ingest.pieces import PIECE_ROWS, choose_ranges
 from pmflib.planning.sizes import LogSize
 from pmflib.running.grouping import group_blocks, weigh_blocks
-from pmflib.running.maps import is_sent_along
+from pmflib.running.shared_values import is_sent_along
 from pmflib.running.task_plans import TaskPlan, count_copies
 from pmflib.store.sample_blocks import BlockReference, choose_block_rows
 
@@ -39,6 +41,8 @@ class MapTasks:
         Results that merging tasks are sent.
     balance
         Work of the most expensive leaf, as a multiple of the mean.
+    results
+        Results that are merged apart from each other.
     """
 
     leaves: int
@@ -47,6 +51,7 @@ class MapTasks:
     depth: int = 0
     moved: int = 0
     balance: float = 1.0
+    results: int = 1
 
     @property
     def total(self) -> int:
@@ -73,6 +78,42 @@ class MapTasks:
             len(plan.merge_levels),
             plan.n_values_sent,
             balance or plan.balance,
+        )
+
+    @classmethod
+    def of_plans(
+        cls,
+        cuts: Sequence[TaskPlan],
+        merges: Sequence[TaskPlan],
+        n_ahead: int,
+        *shared_sizes: int | None,
+    ) -> MapTasks:
+        """Count the tasks of several maps that `start_maps` starts: some together, each of the others for itself.
+
+        Parameters
+        ----------
+        cuts
+            Plan of each map by which its items are cut to tasks.
+        merges
+            Plan of each map by which the results of these are merged.
+        n_ahead
+            Number of maps that are started together.
+        shared_sizes
+            As for `of_plan`.
+        """
+        if not cuts:
+            return cls(1)
+        leaves = [plan.n_runs for plan in cuts]
+        calls = [sum(leaves[:n_ahead]), *leaves[n_ahead:]]
+        costs = np.concatenate([np.add.reduceat(cut.costs, cut.bounds[:-1]) for cut in cuts])
+        return cls(
+            sum(leaves),
+            sum(plan.n_merges for plan in merges),
+            sum(_count_shared(n_leaves, shared_sizes) for n_leaves in calls),
+            max(len(plan.merge_levels) for plan in merges),
+            sum(plan.n_values_sent for plan in merges),
+            float(costs.max() / max(costs.mean(), 1e-300)),
+            len(cuts),
         )
 
     @classmethod

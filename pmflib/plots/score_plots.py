@@ -44,24 +44,47 @@ def plot_calibration(bins: Sequence[Mapping[str, float]], *, ax: Axes | None = N
     PmfError
         If matplotlib is not installed.
     """
+    return plot_reliability({"the model": bins}, "probability of the most probable level, %", ax=ax)
+
+
+def plot_reliability(
+    curves: Mapping[str, Sequence[Mapping[str, float]]], x_name: str, *, ax: Axes | None = None
+) -> Axes:
+    """Draw a reliability diagram of one or more, such as confidence before and after it was calibrated.
+
+    Parameters
+    ----------
+    curves
+        Bins by what they are of; each has a probability, the share of what was true (accuracy) and its standard error
+        (accuracy_error). The last is the one that the figure is about.
+    x_name
+        What the probability is of.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: bars are two standard errors; on the diagonal probabilities are what they say.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed.
+    """
     ax = open_axes(ax, (4.4, 4.0))
     ax.plot([0, 100], [0, 100], color=FAINT, ls="--", label="perfectly calibrated")
-    ax.errorbar(
-        [100 * each["probability"] for each in bins],
-        [100 * each["accuracy"] for each in bins],
-        [200 * each["accuracy_error"] for each in bins],
-        color=MAIN,
-        marker="o",
-        ms=4,
-        capsize=3,
-        label="the model",
-    )
-    ax.set(
-        xlim=(0, 100),
-        ylim=(0, 100),
-        xlabel="probability of the most probable level, %",
-        ylabel="how often it was true, %",
-    )
+    for place, (label, bins) in enumerate(curves.items(), 1):
+        ax.errorbar(
+            [100 * each["probability"] for each in bins],
+            [100 * each["accuracy"] for each in bins],
+            [200 * each["accuracy_error"] for each in bins],
+            color=MAIN if place == len(curves) else SECOND,
+            marker="o",
+            ms=4,
+            capsize=3,
+            label=label,
+        )
+    ax.set(xlim=(0, 100), ylim=(0, 100), xlabel=x_name, ylabel="how often it was true, %")
     ax.legend(frameon=False, loc="upper left")
     return clear_frame(ax)
 

@@ -12,7 +12,6 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.fitting.naive_bayes import read_naive_bayes
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
-from pmflib.model.evaluation import mix_states
 from pmflib.model.stored_evaluation import make_key
 from pmflib.prediction.logistic_regression import MAX_ROWS, find_obstacle, fit_logistic_regression
 from pmflib.prediction.predictor_comparison import (
@@ -179,7 +178,10 @@ def _draw_group(
         shown = codes.copy()
         shown[:, target] = -1
         predictions = tuple(
-            mix_states(each.posterior(shown), each.factor(target)) for each in models
+            each.predict_hidden(shown, each.posterior(shown), target)
+            if each.trait_model is None
+            else each.predict_proba(shown, target)
+            for each in models
         )
         parts.append(DrawnRows(codes, predictions))
     return DrawnRows.merge(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -16,6 +17,8 @@ from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.near_names import list_near
 from pmflib.schema import Schema, Variable
+from pmflib.trees.tree_conditions import condition_forests
+from pmflib.trees.tree_pmf import TreePMF
 
 Wanted: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
 Given: TypeAlias = Mapping[str | int, Wanted] | Mapping[str, Wanted] | Mapping[int, Wanted]
@@ -107,6 +110,9 @@ def condition(model: JointPMF, conditions: Conditions) -> tuple[JointPMF, float]
             f"nobody can have {describe_conditions(model.schema, conditions, places)}: the model gives that "
             "probability 0, and no answer; leave a condition out, or fit with a larger pseudo-count"
         )
+    if isinstance(model, TreePMF):
+        found, log_probability = condition_forests(model.parameters, conditions)
+        return TreePMF.make(found, model.schema, model.origin), log_probability
     factors = model.factors.copy()
     masses = np.empty((len(conditions), model.rank))
     for mass, (place, codes) in zip(masses, conditions.items(), strict=True):
@@ -152,6 +158,11 @@ def find_impossible(model: JointPMF, conditions: Conditions) -> tuple[int, ...]:
             states = states & possible[place]
         if not states.any():
             return places
+    if (
+        isinstance(model, TreePMF)
+        and condition_forests(model.parameters, conditions)[1] == -math.inf
+    ):
+        return tuple(conditions)
     return ()
 
 

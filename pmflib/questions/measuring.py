@@ -18,6 +18,7 @@ from pmflib.questions.information import (
     total_variation,
 )
 from pmflib.questions.levels_in_order import find_chance, find_odds, order_levels
+from pmflib.trees.tree_pmf import TreePMF
 
 
 def measure(
@@ -131,6 +132,10 @@ def _weigh_combinations(
     model: JointPMF, places: Sequence[int], combinations: IntArray
 ) -> FloatArray:
     """Probabilities of combinations of codes, shape (1, n_found)."""
+    if isinstance(model, TreePMF):
+        codes = np.full((len(combinations), model.schema.n_variables), -1, np.int16)
+        codes[:, list(places)] = combinations
+        return np.exp(model.log_prob(codes))[None, :]
     with np.errstate(divide="ignore"):
         logs = np.log(model.prior)[None, :] + sum(
             np.log(model.factor(place))[combinations[:, n]] for n, place in enumerate(places)

@@ -2,7 +2,8 @@
 
 The rank that is best for density may be many times the one that pairs choose. From that one on, ranks are doubled,
 fitted by EM that stops where the held-out samples do, and compared sample by sample, by what the model is for: as many
-models averaged as will be, and the target, where there is one.
+models averaged as will be, and the target, where there is one. Where the model will be fitted for its target, ranks are
+doubled from the number of its levels, and each is fitted in that way: EM alone would say little of these fits.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import PmfError, RankError
+from pmflib.fitting.target_fit import TOLERATED
 from pmflib.ranks.budget import DEFAULT_BUDGET, USUAL_PASSES, WorkBudget
 from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.fit_runs import FitRuns, RankFit
 from pmflib.ranks.rank_progress import OnRankProgress
 from pmflib.ranks.sample_fits import SAVED_SECONDS, RankSamples, SampleJob, fit_samples
+from pmflib.ranks.target_fits import TargetFits, TargetJob, fit_for_target
 from pmflib.selection.comparison import PairedDifference, compare, compare_samples
 from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
 
@@ -39,7 +42,7 @@ PATIENCE = 2
 MAX_MEMBERS = 4
 """Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
 
-VERSION = 1
+VERSION = 2
 """Raised when fits change: those that were kept before are not gone on from."""
 
 
@@ -134,16 +137,19 @@ def compare_on_samples(
     budget: float = DEFAULT_BUDGET,
     checkpoint: Path | None = None,
     on_progress: OnRankProgress | None = None,
+    for_target: TargetFits | None = None,
 ) -> RankChoice:
     """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone.
 
-    Ranks of ``lower``, each below first, are compared as well.
+    Ranks of ``lower``, each below first, are compared as well. With ``for_target`` ranks are doubled first from the
+    number of the target's levels, as they are fitted for it; those of EM follow only where these have not settled the
+    choice, and the best of all is taken, as in `pmflib.fitting.target_ranks`.
     """
     _check(samples, first, max_rank, pseudo_counts, members)
-    choice = "" if checkpoint is None else _digest(samples, members, seed)
+    choice = "" if checkpoint is None else _digest(samples, members, seed, for_target)
     runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
     shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
-    search = _Doubling(samples, tuple(pseudo_counts), shared, runs)
+    search = _Doubling(samples, tuple(pseudo_counts), shared, runs, for_target)
     search.run(first, lower, max_rank)
     return search.conclude()
 
@@ -171,9 +177,10 @@ def _check(
         )
 
 
-def _digest(samples: RankSamples, members: int, seed: int) -> str:
+def _digest(samples: RankSamples, members: int, seed: int, for_target: TargetFits | None) -> str:
     """SHA-256 of what the fits of a choice depend on."""
     options = [VERSION, samples.schema.digest, samples.target, members, seed]
+    options += [] if for_target is None else [list(for_target.pseudo_counts)]
     options += samples.variables.tolist()
     total = hashlib.sha256(json.dumps(options).encode())
     for array in (samples.codes, samples.held_out, samples.counts.tables, samples.singles):
@@ -190,7 +197,9 @@ class _Doubling:
         pseudo_counts: tuple[float, ...],
         shared: SampleJob,
         runs: FitRuns,
+        for_target: TargetFits | None = None,
     ) -> None:
+        self._for_target = for_target
         self._samples, self._pseudo_counts = samples, pseudo_counts
         self._shared, self._members, self._runs = shared, shared.members, runs
         self._fits: dict[tuple[int, float], RankFit] = {}
@@ -199,6 +208,17 @@ class _Doubling:
 
     def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
         """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
+        if self._for_target is not None:
+            self._double_for_target(self._for_target, max_rank)
+            if self._has_settled or self._left_out:
+                return
+            # what is not fitted for the target is fitted by EM, and has to be better than what is
+            most = max(self._ranks)
+            lower = [each for each in lower if each > most]
+            first = max(first, min(2 * most, max_rank))
+            if first == most:
+                self._left_out = f"ranks above {most} were not tried: {max_rank} is the largest"
+                return
         self._first = first
         # so many are needed in any case: their fits do not wait for each other
         wanted = [first]
@@ -211,21 +231,45 @@ class _Doubling:
                 break
             self._fit([rank])
 
+    def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
+        """Fit ranks for the target, each twice the one before, from the number of its levels."""
+        self._first = rank = fits.least
+        while rank <= min(fits.most, max_rank) and not self._has_settled:
+            cost = fits.estimate(rank)
+            if self._fits and not self._runs.budget.affords(cost):
+                self._left_out = self._describe_cost(rank // 2, rank, cost)
+                return
+            job = TargetJob(rank, self._shared.seed)
+            (fit,) = self._runs.do(
+                fit_for_target,
+                [fits],
+                [job],
+                [job.name],
+                [cost],
+                judged="samples",
+                doing=f"rank {rank}, for its target",
+                ranks=[*self._ranks, rank],
+            )
+            self._fits[rank, fit.pseudo_count] = fit
+            self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
+            rank *= 2
+
     def conclude(self) -> RankChoice:
-        """Report all fits, and the least rank that cannot be distinguished from the best."""
+        """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
         places = list(self._fits)
         scores = [self._score(place) for place in places]
         top = places[int(np.argmax(scores))]
-        rank = next(
+        least = (
             rank for rank in self._ranks if not self._compare(top, self._best_of(rank)).is_distinct
         )
+        rank = next(least) if self._for_target is None else top[0]
         chosen = self._best_of(rank)
         compared = compare(
             "sample",
             [{"rank": rank, "pseudo_count": pseudo_count} for rank, pseudo_count in places],
             scores,
             subtract=lambda best, other: self._compare(places[best], places[other]),
-            rule="least",
+            rule="least" if self._for_target is None else "best",
             chosen=places.index(chosen),
         )
         ended = self._left_out if not self._has_settled else ""
@@ -245,13 +289,17 @@ class _Doubling:
         elif self._samples.schema.n_levels * rank * self._members > MAX_ENTRIES:
             self._left_out = f"{above}: their factors would have more than {MAX_ENTRIES:,} entries"
         elif not self._runs.budget.affords(cost):
-            self._left_out = (
-                f"{above}: rank {rank} would take about {self._estimate(rank):,.0f} s of processor time, more than the "
-                "budget has left; set model.rank_budget"
-            )
+            self._left_out = self._describe_cost(last, rank, self._estimate(rank))
         else:
             return rank
         return 0
+
+    def _describe_cost(self, last: int, rank: int, cost: float) -> str:
+        """Say that the budget has ended the doubling."""
+        return (
+            f"ranks above {last} were not tried: rank {rank} would take about {cost:,.0f} s of processor time, more "
+            "than the budget has left; set model.rank_budget"
+        )
 
     def _fit(self, ranks: Sequence[int]) -> None:
         """Fit ranks under every pseudo-count."""
@@ -300,15 +348,20 @@ class _Doubling:
         """Whether the last doublings have gained nothing over the best before them."""
         best, stale = 0, 0
         for rank in self._ranks:
-            if not best or self._compare(self._best_of(rank), self._best_of(best)).is_distinct:
+            if not best or self._gains(rank, best):
                 best, stale = rank, 0
             elif rank > self._first:
                 stale += 1
         return stale >= PATIENCE
 
+    def _gains(self, rank: int, best: int) -> bool:
+        """Whether a rank is better than the best so far by more than its standard error, for a target half of that."""
+        gain, error = self._compare(self._best_of(rank), self._best_of(best))
+        return gain > (1.0 if self._for_target is None else TOLERATED) * error
+
     def _best_of(self, rank: int) -> tuple[int, float]:
         """The fit of a rank under the best pseudo-count, the first of them."""
-        return max(((rank, each) for each in self._pseudo_counts), key=self._score)
+        return max((place for place in self._fits if place[0] == rank), key=self._score)
 
     def _score(self, place: tuple[int, float]) -> float:
         return float(self._fits[place].scores.mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +38,15 @@ class RankFit:
         float64, held-out log-likelihoods, nats: of pairs the sums of each part, of samples that of each.
     n_steps
         Updates, or passes, that it took: what it has cost, by the model.
+    pseudo_count
+        Mean pseudo-count per level and state that the fit has chosen itself; NaN where it was given one.
     """
 
     parameters: Parameters
     loss: float
     scores: FloatArray
     n_steps: int
+    pseudo_count: float = math.nan
 
 
 Fit = Callable[[Any], RankFit]
@@ -110,7 +114,7 @@ class FitRuns:
         Fits in the order of the jobs.
         """
         from pmflib.running.heartbeats import beat
-        from pmflib.running.maps import map_items
+        from pmflib.running.item_maps import map_items
 
         pays = len(jobs) > 1 and sum(costs) >= PARALLEL_SECONDS
         client = self._client if pays else None
@@ -131,7 +135,7 @@ class FitRuns:
 
     def _send(self, data: Sequence[Any]) -> list[Any]:
         """Send data to the workers, once."""
-        from pmflib.running.maps import send_items
+        from pmflib.running.held_items import send_items
 
         if id(data) not in self._sent:
             # the data are kept with their futures: another object cannot take their place
@@ -158,6 +162,7 @@ def fit_once(work: tuple[Fit, tuple[Any, Any], Path | None, str]) -> RankFit:
             float(kept["loss"]),
             kept["scores"],
             int(kept["n_steps"]),
+            float(kept["pseudo_count"]),
         )
     found = fit(item)
     arrays = {
@@ -166,6 +171,7 @@ def fit_once(work: tuple[Fit, tuple[Any, Any], Path | None, str]) -> RankFit:
         "loss": np.array(found.loss),
         "scores": found.scores,
         "n_steps": np.array(found.n_steps),
+        "pseudo_count": np.array(found.pseudo_count),
         "choice": np.array(choice),
     }
     save_arrays(path, arrays)

@@ -20,10 +20,12 @@ from pmflib.ranks.choice import RankChoice
 from pmflib.ranks.rank_progress import OnRankProgress
 from pmflib.ranks.rank_verdict import give_verdict
 from pmflib.ranks.sample_fits import RankSamples
+from pmflib.ranks.target_fits import TargetFits
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
-from pmflib.selection.pseudo_count_grids import RANKS_BY_SAMPLES
-from pmflib.store.sample_blocks import BlockReference, read_block
+from pmflib.selection.pseudo_count_grids import FIT_SAMPLES, RANKS_BY_SAMPLES
+from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.taken_samples import take_samples
 
 TRAINING_SAMPLES = 20_000
 """Training samples that ranks are compared on; as many as a quarter of them are held out."""
@@ -32,10 +34,7 @@ PAIRS_SHARE = 1 / 3
 """Share of the budget that the search by pairs may take: it only says where to begin, where samples decide."""
 
 LOWER_FOR_TARGET = (2, 4)
-"""How many times below the rank by pairs others are compared, where a target decides: pairs do not know it."""
-
-N_BLOCKS = 16
-"""Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
+"""How many times below the rank by pairs others are compared by EM, where a target decides: pairs do not know it."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def select_stored_rank(
     training: Sequence[BlockReference],
     held_out: Sequence[BlockReference],
     *,
+    method: str = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
     target: str | None = None,
@@ -103,8 +103,12 @@ def select_stored_rank(
         Folds to choose on, at least two with pairs.
     training, held_out
         Blocks of the training folds, and of others to judge on; without any the choice is by pairs alone.
+    method
+        Start method that the model will be fitted with: with "auto" a small fit for a target has states of its levels,
+        and ranks are compared by such fits.
     pseudo_count
-        Mean pseudo-count per level and state of the fits of samples; "auto" compares `RANKS_BY_SAMPLES`.
+        Mean pseudo-count per level and state of the fits of samples; "auto" compares `RANKS_BY_SAMPLES`, and fits for
+        a target compare those of `FIT_TARGET`.
     seed
         Seed of all starts.
     members, target
@@ -149,52 +153,45 @@ def select_stored_rank(
     )
     first = min(by_pairs.rank, MAX_RANK)
     lower = [first // each for each in LOWER_FOR_TARGET]
+    samples = RankSamples(
+        schema,
+        take_samples(training, schema, TRAINING_SAMPLES),
+        judged,
+        total,
+        kept,
+        normalise_singles(level_counts, schema.offsets),
+        place,
+    )
     by_samples = compare_on_samples(
-        RankSamples(
-            schema,
-            take_samples(training, schema, TRAINING_SAMPLES),
-            judged,
-            total,
-            kept,
-            normalise_singles(level_counts, schema.offsets),
-            place,
-        ),
+        samples,
         first=first,
         lower=[] if place is None else sorted({each for each in lower if 1 < each < first}),
         pseudo_counts=RANKS_BY_SAMPLES if pseudo_count == "auto" else (pseudo_count,),
         members=members,
         seed=seed,
         budget=(1 - PAIRS_SHARE) * budget,
+        for_target=_plan_for_target(samples, training, method, pseudo_count, members),
         **shared,
     )
     return StoredRankChoice(by_pairs, by_samples)
 
 
-def take_samples(blocks: Sequence[BlockReference], schema: Schema, n_samples: int) -> IntArray:
-    """Read some samples of a dataset, from `N_BLOCKS` blocks spread over it.
-
-    Parameters
-    ----------
-    blocks
-        All blocks, in order.
-    schema
-        Variables of the dataset.
-    n_samples
-        Limit of the samples.
-
-    Returns
-    -------
-    Codes of shape (at most n_samples, n_variables), -1 missing.
-    """
-    filled = [block for block in blocks if block.n_rows]
-    places = np.linspace(0, len(filled) - 1, min(N_BLOCKS, len(filled)))
-    chosen = [filled[place] for place in np.unique(places.astype(np.int64))]
-    # a few blocks may be small: the others give more
-    is_all = sum(block.n_rows for block in chosen) <= n_samples
-    share = n_samples if is_all else n_samples // len(chosen)
-    taken = [np.empty((0, schema.n_variables), schema.code_dtype)]
-    taken += [read_block(block).to_codes(schema.offsets)[:share] for block in chosen]
-    return np.concatenate(taken)
+def _plan_for_target(
+    samples: RankSamples,
+    training: Sequence[BlockReference],
+    method: str,
+    pseudo_count: float | Literal["auto"],
+    members: int,
+) -> TargetFits | None:
+    """Fits for the target, where the model of all training samples will be such a one."""
+    if samples.target is None or method != "auto" or members > 1:
+        return None
+    return TargetFits.plan(
+        samples,
+        sum(block.n_rows for block in training),
+        sum(block.n_observed for block in training),
+        FIT_SAMPLES if pseudo_count == "auto" else (pseudo_count,),
+    )
 
 
 def _find_counts(

@@ -22,6 +22,7 @@ from pmflib.model.stored_evaluation import SCORES
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.store.artefacts import Reference, Store
+from pmflib.trees.tree_pmf import TreePMF
 
 STATE_LEVELS = 20
 """Levels that are listed of each state, at most."""
@@ -146,6 +147,11 @@ class ModelFacts:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Pairs of variables that hang together within states, with the share of samples in such states."""
+        return self.model.edges() if isinstance(self.model, TreePMF) else []
+
+    @property
     def rank_comparisons(self) -> list[Comparison]:
         """Those that compared ranks."""
         return [each for each in self.comparisons if "rank" in each.varied]
@@ -228,12 +234,12 @@ def gather_model(
     kept = np.arange(model.schema.n_variables)
     if model.schema.n_levels > MAX_LEVELS:
         kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
-    some = _narrow(model, kept)
-    found, path = measure_associations(some), store.locate(stages["counts"]) / "pairs"
+    offsets = _narrow(model.schema, kept).offsets
+    found, path = measure_associations(model, kept), store.locate(stages["counts"]) / "pairs"
     folds = range(load_shape(path)[1])
     table = load_groups(path, [folds], kept).to_dense()
-    in_counts, held = measure_in_counts(table, some.schema.offsets), support[np.ix_(kept, kept)]
-    describe = partial(_describe_pairs, some, found, in_counts, held)
+    in_counts, held = measure_in_counts(table, offsets), support[np.ix_(kept, kept)]
+    describe = partial(_describe_pairs, model, kept, found, in_counts, held)
     rank = facts.get("rank") or {}
     if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
         rank = chosen.summary
@@ -255,12 +261,9 @@ def gather_model(
     )
 
 
-def _narrow(model: JointPMF, variables: IntArray) -> JointPMF:
-    """Model of some of the variables alone."""
-    schema = model.schema
-    rows = np.concatenate([np.arange(schema.n_levels)[schema.rows_of(int(j))] for j in variables])
-    narrow = Schema(tuple(schema[int(j)] for j in variables))
-    return JointPMF(model.prior, model.factors[rows], narrow)
+def _narrow(schema: Schema, variables: IntArray) -> Schema:
+    """Schema of some of the variables alone."""
+    return Schema(tuple(schema[int(place)] for place in variables))
 
 
 def _find_missed(
@@ -279,18 +282,21 @@ def _find_missed(
 
 def _describe_pairs(
     model: JointPMF,
+    variables: IntArray,
     found: Associations,
     in_counts: FloatArray,
     support: IntArray,
     places: Sequence[tuple[int, int]],
 ) -> list[AssociatedPair]:
+    """Describe pairs of some variables of a model, by their places among these."""
     pairs = []
     for one, other in places:
-        joint = model.marginal([one, other])
+        mine = int(variables[one]), int(variables[other])
+        joint = model.marginal(mine)
         product = np.maximum(np.outer(joint.sum(axis=1), joint.sum(axis=0)), FLOOR)
         parts = joint * np.log(np.maximum(joint, FLOOR) / product)
         a, b = np.unravel_index(int(parts.argmax()), parts.shape)
-        first, second = model.schema.variables[one], model.schema.variables[other]
+        first, second = (model.schema.variables[place] for place in mine)
         counted = float(in_counts[one, other])
         pairs.append(
             AssociatedPair(

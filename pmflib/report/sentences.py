@@ -76,7 +76,8 @@ def list_troubles(report: RunReport) -> list[str]:
             names = ", ".join(str(each["worker"]) for each in suspects[:3])
             more = f" and {len(suspects) - 3} more" if suspects[3:] else ""
             found.append(
-                f"{count(len(suspects), 'worker')} no better than chance, or always the same: {names}{more}."
+                f"{count(len(suspects), 'worker')} worse than chance, always the same, or with another's mistakes: "
+                f"{names}{more}."
             )
         if report.labels.facts.get("converged") is False:
             found.append("The passes had not converged: raise em.max_passes.")
@@ -219,6 +220,8 @@ def _say_labels(report: RunReport) -> Iterator[str]:
         f"It found labels for {count(facts['tasks'], 'task')}, from {count(facts['labels'], 'label')} that "
         f"{count(len(found.workers), 'worker')} gave."
     )
+    if known := facts.get("known"):
+        yield f"Of {count(known, 'task')} the true label was known, and is not counted as found."
     if (alpha := facts.get("alpha")) is not None:
         kind = "little" if alpha < 0.2 else "some" if alpha < 0.67 else "good"
         yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."

@@ -9,35 +9,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from pmflib.running.clients import Client
+from pmflib.running.dask_clients import start_client
 
 
 @contextmanager
 def connect_briefly(address: str, seconds: float, security: Any = None) -> Iterator[Client]:
     """Connect to a Dask scheduler without patience, and without a word of Dask's own in the log.
 
-    Parameters
-    ----------
-    address
-        Address of the scheduler.
-    seconds
-        Longest wait for it.
-    security
-        Keys of its connections; None for those that Dask is configured with.
-
-    Raises
-    ------
-    OSError
-        If it does not answer, or its keys do not fit.
+    Parameters and errors are those of `start_client`.
     """
-    from distributed import Client as DaskClient
-
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with DaskClient(
-            address, set_as_default=False, timeout=seconds, security=security
-        ) as client:
+        with start_client(address, seconds, security) as client:
             yield client
     finally:
         logger.setLevel(before)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pmflib.errors import ClusterError, ClusterWarning, ConfigError
-from pmflib.objects.addresses import refuse_unseen, say_why_unseen
+from pmflib.objects.addresses import find_obstacle, refuse_unseen
+from pmflib.running.dask_clients import start_client
 from pmflib.running.membership import Membership
 from pmflib.running.processors import count_processors
 from pmflib.running.worker_memory import ClusterMemory
@@ -301,15 +302,12 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
 
 def _connect(address: str, patience: float) -> Any:
     """Connect to a scheduler, trying again while it does not answer."""
-    from distributed import Client
-
     give_up = time.monotonic() + patience
     while True:
         started = time.monotonic()
         timeout = min(CONNECT_SECONDS, max(0.1, give_up - started))
         try:
-            security = _securities.get(address)
-            return Client(address, set_as_default=False, timeout=timeout, security=security)
+            return start_client(address, timeout, _securities.get(address))
         except OSError as error:
             # a refused connection, a name that does not resolve, keys that do not fit
             if time.monotonic() >= give_up:
@@ -410,7 +408,7 @@ def check_workers_see(client: Client, folder: str) -> None:
     if client in _members:
         _members[client].check_folder(folder)
         return
-    refuse_unseen(folder, client.run(say_why_unseen, folder))
+    refuse_unseen(folder, client.run(find_obstacle, folder))
 
 
 def count_threads(client: Client) -> int:

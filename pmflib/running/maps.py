@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from pmflib.running.clients import Client, count_threads, list_addresses
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.held_items import HeldItems
 from pmflib.running.merge_tree import FAN_IN, Node, merge_nodes
-from pmflib.running.task_names import name_range, name_step
-from pmflib.running.task_plans import COPY_SHARE, TaskPlan, plan_tasks
+from pmflib.running.shared_values import share_value
+from pmflib.running.task_names import TaskKey, name_range, name_step
+from pmflib.running.task_plans import RETRIES, TaskPlan, plan_tasks
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-RETRIES = 2
-"""Number of times that a failed task is run again."""
-RECALL_THREADS = 8
-"""Threads that look up what is known already: files far away are asked about at the same time."""
-SENT_BYTES = 1 << 16
-"""Largest shared value that is sent along with each task, bytes; a larger one is a task of its own."""
-ALL_SENT_BYTES = 1 << 20
-"""Most that a shared value which is sent along may take in all tasks, bytes: they pass through the scheduler."""
 
 
 @dataclass(frozen=True)
@@ -59,26 +50,6 @@ class PendingResult(Generic[R]):
         return _take_root(self.root.result())  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, eq=False)
-class HeldItems:
-    """Items in the memory of the workers that work on them, in runs of one task each.
-
-    Parameters
-    ----------
-    plan
-        Runs of the items.
-    runs
-        Futures of lists of items, or these lists where there is no client.
-    """
-
-    plan: TaskPlan
-    runs: Sequence[Any]
-
-    def __len__(self) -> int:
-        """Number of items."""
-        return self.plan.n_items
-
-
 def start_blocks(
     client: Client,
     function: Callable[..., R],
@@ -102,7 +73,7 @@ def start_blocks(
     function
         Called as ``function(item, *shared)``; must change neither.
     items
-        At least one: values that can be pickled, or what `keep_loaded` returned.
+        At least one: values that can be pickled, or what `pmflib.running.held_items.keep_loaded` returned.
     merge
         Joins a list of results in order; must not change them.
     shared
@@ -137,37 +108,116 @@ def start_blocks(
         weights = [1] * len(items) if costs is None else costs
         plan = plan_tasks(weights, count_threads(client), result_bytes, fan_in)
         parts = [list(items[start:stop]) for start, stop in plan.runs]
-    step, options = name_step(function, name), {"pure": False, "retries": RETRIES}
+    tree = _Tree(name_step(function, name), plan, parts)
+    return _start_trees(client, function, [tree], merge, *shared)[0]
+
+
+def start_maps(
+    client: Client,
+    function: Callable[..., R],
+    items: Mapping[str, Sequence[Any]],
+    merge: Callable[[Sequence[R]], R],
+    *shared: Any,
+    result_bytes: int = 0,
+) -> list[PendingResult[R]]:
+    """Start several maps at once, each with a tree and a result of its own: few messages, whatever their number.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread, on one map after the other.
+    function, merge, shared, result_bytes
+        As for `start_blocks`.
+    items
+        Items of each map, at least one, by what its tasks are called after the stage; each item is a task. Tasks are
+        handed out in this order, but results are merged before more are made.
+
+    Returns
+    -------
+    The pending results, in the order of the maps.
+    """
+    if client is None:
+        return [
+            start_blocks(None, function, each, merge, *shared, name=name)
+            for name, each in items.items()
+        ]
+    trees = []
+    for name, each in items.items():
+        plan = plan_tasks([1] * len(each), len(each), result_bytes)
+        trees.append(_Tree(name_step(function, name), plan, [[item] for item in each]))
+    return _start_trees(client, function, trees, merge, *shared)
+
+
+class _Tree(NamedTuple):
+    """A map to start: the name of its tasks, their plan, and the items of each, or futures of them."""
+
+    step: str
+    plan: TaskPlan
+    parts: Sequence[Any]
+
+
+def _start_trees(
+    client: Client,
+    function: Callable[..., R],
+    trees: Sequence[_Tree],
+    merge: Callable[[Sequence[R]], R],
+    *shared: Any,
+) -> list[PendingResult[R]]:
+    """Start maps: the tasks of all of them together, then the merges of each level."""
+    options = {"pure": False, "retries": RETRIES}
+    n_runs = sum(plan.n_runs for _, plan, _ in trees)
     sent = [
-        _share(client, value, plan.n_runs, f"{step}-{place}") for place, value in enumerate(shared)
+        share_value(client, value, n_runs, f"{trees[0].step}-{place}")
+        for place, value in enumerate(shared)
     ]
-    settings = (plan.n_items, plan.run_top, fan_in, function, merge)
-    starts = [start for start, _ in plan.runs]
     leaves = client.map(
         _work_on_run,
-        list(parts),
-        starts,
-        *([value] * plan.n_runs for value in settings),
+        [part for tree in trees for part in tree.parts],
+        [start for _, plan, _ in trees for start, _ in plan.runs],
+        [plan.n_items for _, plan, _ in trees for _ in plan.runs],
+        [plan.run_top for _, plan, _ in trees for _ in plan.runs],
+        [plan.fan_in for _, plan, _ in trees for _ in plan.runs],
+        *([value] * n_runs for value in (function, merge)),
         *sent,
-        key=[(step, name_range("items", *run)) for run in plan.runs],
+        key=[(step, name_range("items", *run)) for step, plan, _ in trees for run in plan.runs],
         **options,
     )
-    runs, futures = plan.runs, leaves
-    for level in plan.merge_levels:
-        size = fan_in**level
-        above = [(start, min(start + size, plan.n_items)) for start in range(0, plan.n_items, size)]
-        inputs = _find_overlaps(runs, futures, above)
-        futures = client.map(
+    by_tree = _split(leaves, [plan.n_runs for _, plan, _ in trees])
+    runs, futures = [plan.runs for _, plan, _ in trees], list(by_tree)
+    for depth in range(max(len(plan.merge_levels) for _, plan, _ in trees)):
+        inputs: list[list[Any]] = []
+        arguments: list[tuple[int, int, int, int, int]] = []
+        keys: list[TaskKey] = []
+        higher = [n for n, (_, plan, _) in enumerate(trees) if len(plan.merge_levels) > depth]
+        for number in higher:
+            step, plan, _ = trees[number]
+            level, n_items = plan.merge_levels[depth], plan.n_items
+            size = plan.fan_in**level
+            above = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
+            inputs += _find_overlaps(runs[number], futures[number], above)
+            arguments += [(*each, n_items, level, plan.fan_in) for each in above]
+            keys += [(f"{step}-merge-{level}", name_range("items", *each)) for each in above]
+            runs[number] = above
+        # before tasks that make more to merge
+        merged = client.map(
             _merge_parts,
             inputs,
-            [start for start, _ in above],
-            [stop for _, stop in above],
-            *([value] * len(above) for value in (plan.n_items, level, fan_in, merge)),
-            key=[(f"{step}-merge-{level}", name_range("items", *each)) for each in above],
+            *zip(*arguments, strict=True),
+            [merge] * len(inputs),
+            key=keys,
+            priority=1,
             **options,
         )
-        runs = above
-    return PendingResult(futures[0], leaves)
+        parts = _split(merged, [len(runs[number]) for number in higher])
+        for number, part in zip(higher, parts, strict=True):
+            futures[number] = part
+    return [PendingResult(top[0], own) for top, own in zip(futures, by_tree, strict=True)]
+
+
+def _split(values: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+    """Cut a list into parts of some sizes."""
+    rest = iter(values)
+    return [[next(rest) for _ in range(size)] for size in sizes]
 
 
 def run_blocks(
@@ -236,189 +286,3 @@ def _find_overlaps(
 def _take_root(nodes: Sequence[Node[Any]]) -> Any:
     (root,) = nodes
     return root.value
-
-
-def measure_shared(value: Any) -> int | None:
-    """Bytes that a shared value takes where it is sent along with tasks, about; None where it may be large.
-
-    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway.
-    """
-    if value is None or isinstance(value, bool | int | float):
-        return 0
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, FunctionType):
-        # others are sent with all that they refer to
-        return 0 if value.__module__ != "__main__" and value.__qualname__.isidentifier() else None
-    return getattr(value, "nbytes", None)
-
-
-def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
-    """Whether a shared value of so many bytes is sent along with each of so many tasks, and is no task of its own."""
-    return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
-
-
-def _share(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
-    """Give a value to tasks: itself, or the future that each of them takes it from.
-
-    Parameters are the argument of a task, not scattered data: they can be made again when a worker is lost. Where there
-    are many tasks, some workers take a copy each, and pass it on.
-    """
-    if is_sent_along(measure_shared(value), n_tasks):
-        return [value] * n_tasks
-    options = {"pure": False, "retries": RETRIES}
-    source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
-    if n_tasks <= 2 * COPY_SHARE:
-        return [source] * n_tasks
-    n_copies = -(-n_tasks // COPY_SHARE)
-    addresses = list_addresses(client)
-    copies = [
-        client.submit(
-            _give_back,
-            source,
-            key=(f"{name}-shared", name_range("copy", place, place + 1)),
-            workers=[addresses[place * len(addresses) // n_copies]],
-            allow_other_workers=True,
-            **options,
-        )
-        for place in range(n_copies)
-    ]
-    return [copies[place // COPY_SHARE] for place in range(n_tasks)]
-
-
-def map_items(
-    client: Client,
-    function: Callable[..., R],
-    items: Sequence[Any],
-    *shared: Any,
-    known: Sequence[R | None] | None = None,
-    on_result: Callable[[int], None] | None = None,
-    name: str = "",
-) -> list[R]:
-    """Map a function over items; results in the order of the items.
-
-    Parameters
-    ----------
-    client, function, items, shared
-        As for `start_blocks`; there may be no items.
-    known
-        Results that are known already, None for the others, as `recall_items` gives them: only the others go to
-        workers. Where there are none, the client is not used.
-    on_result
-        Called with the number of items done, each time one is.
-    name
-        What the tasks are called after the stage; by default as the function.
-    """
-    if known is not None:
-        missing = [item for item, result in zip(items, known, strict=True) if result is None]
-        n_known = len(items) - len(missing)
-
-        def on_missing(done: int) -> None:
-            if on_result is not None:
-                on_result(n_known + done)
-
-        made = iter(map_items(client, function, missing, *shared, on_result=on_missing, name=name))
-        return [next(made) if result is None else result for result in known]
-    if not items:
-        return []
-    if client is None:
-        results = []
-        for item in items:
-            results.append(function(item, *shared))
-            if on_result is not None:
-                on_result(len(results))
-        return results
-    from distributed import as_completed
-
-    step = name_step(function, name)
-    sent = [
-        _share(client, value, len(items), f"{step}-{place}") for place, value in enumerate(shared)
-    ]
-    futures = client.map(
-        function,
-        list(items),
-        *sent,
-        key=[(step, name_range("items", place, place + 1)) for place in range(len(items))],
-        pure=False,
-        retries=RETRIES,
-    )
-    for done, _ in enumerate(as_completed(futures, loop=client.loop), 1):
-        if on_result is not None:
-            on_result(done)
-    return client.gather(futures)  # type: ignore[no-any-return]
-
-
-def recall_items(
-    recall: Callable[..., R | None], items: Sequence[Any], *shared: Any
-) -> list[R | None]:
-    """Ask a cheap function, here, which results are known already: see `map_items`.
-
-    Parameters
-    ----------
-    recall
-        Called as ``recall(item, *shared)``, from several threads; gives None where the work is yet to be done.
-    items, shared
-        As for `map_items`.
-    """
-    with ThreadPoolExecutor(RECALL_THREADS) as pool:
-        return list(pool.map(lambda item: recall(item, *shared), items))
-
-
-def keep_loaded(
-    client: Client,
-    load: Callable[[T], R],
-    items: Sequence[T],
-    costs: Sequence[int] | None = None,
-    name: str = "",
-    n_tasks: int = 0,
-) -> HeldItems:
-    """Load items into the memory of the workers that will work on them, in runs of one task each.
-
-    Items of a worker that is lost are loaded again, by others.
-
-    Parameters
-    ----------
-    client, costs, name
-        As for `start_blocks`.
-    load
-        Called with an item.
-    items
-        At least one.
-    n_tasks
-        Number of runs, at most; 0 is one for each thread.
-    """
-    weights = [1] * len(items) if costs is None else costs
-    plan = plan_tasks(weights, n_tasks or count_threads(client))
-    parts = [list(items[start:stop]) for start, stop in plan.runs]
-    if client is None:
-        return HeldItems(plan, [_load_run(part, load) for part in parts])
-    step = name_step(load, name)
-    # not bound to workers, not even loosely: while there is none, Dask lays such tasks aside for the lost one, and a
-    # worker that joins does not get them. Unbound, as many as there are threads are dealt to idle workers in turn
-    runs = client.map(
-        _load_run,
-        parts,
-        [load] * plan.n_runs,
-        key=[(step, name_range("items", *run)) for run in plan.runs],
-        pure=False,
-        retries=RETRIES,
-    )
-    return HeldItems(plan, runs)
-
-
-def _load_run(run: Sequence[T], load: Callable[[T], R]) -> list[R]:
-    return [load(item) for item in run]
-
-
-def send_items(client: Client, values: Sequence[T]) -> list[Any]:
-    """Send values to workers once, for several maps: futures, or the values themselves without a client.
-
-    Values of a worker that is lost are lost too, and the maps that need them fail: send what the caller can make again.
-    """
-    if client is None:
-        return list(values)
-    return client.scatter(list(values), hash=False)  # type: ignore[no-any-return]
-
-
-def _give_back(value: T) -> T:
-    return value

@@ -18,9 +18,10 @@ from pmflib.errors import (
     MemoryPlanError,
     PmfError,
 )
-from pmflib.objects.addresses import refuse_unseen, say_why_unseen
+from pmflib.objects.addresses import find_obstacle, refuse_unseen
 from pmflib.running.memory_limits import MachineMemory
 from pmflib.running.memory_plan import MemoryPlan, format_bytes
+from pmflib.running.task_names import name_step
 from pmflib.running.task_plans import COPY_SHARE
 from pmflib.running.worker_memory import (
     ClusterMemory,
@@ -36,7 +37,7 @@ SILENT_SECONDS = 5.0
 """Time without any worker after which the client says that it waits, seconds."""
 
 BOUND_THREADS = 2 * COPY_SHARE
-"""Threads above which copies of shared values are bound to workers, if only loosely: see `pmflib.running.maps`."""
+"""Threads above which copies of shared values are bound to workers, if only loosely: `pmflib.running.shared_values`."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""
@@ -53,17 +54,17 @@ class WorkerFacts:
     memory
         Memory of its machine.
     unseen
-        For the address of each store that it was asked about, why it cannot use it; "" where it can.
+        For the address of each store that it was asked about, why it cannot use it; None where it can.
     """
 
     version: str
     memory: MachineMemory
-    unseen: Mapping[str, str]
+    unseen: Mapping[str, PmfError | None]
 
 
 def describe_worker(folders: Sequence[str]) -> WorkerFacts:
     """What the process that this is called in has, and whether it sees some stores."""
-    unseen = {folder: say_why_unseen(folder) for folder in folders}
+    unseen = {folder: find_obstacle(folder) for folder in folders}
     return WorkerFacts(version("pmflib"), MachineMemory.read(), unseen)
 
 
@@ -104,8 +105,12 @@ class Membership:
         ConfigError
             If one has another version of this package.
         """
-        started = time.monotonic()
+        started, asked = time.monotonic(), None
         while not self._client.nthreads():
+            # an adaptive cluster starts its first worker when a task waits for one, and tasks wait for what it says
+            asked = asked or self._client.submit(
+                abs, 0, key=(name_step(abs, "first-worker"), "ask")
+            )
             self._wait_for_workers(time.monotonic() - started)
             time.sleep(0.1)
         self._check_new()
@@ -268,7 +273,7 @@ class Membership:
                     f"worker {address} has pmflib {facts.version}, and this run {mine}; install the same version there"
                 )
         for folder in self._folders:
-            refuse_unseen(folder, {a: facts.unseen.get(folder, "") for a, facts in said.items()})
+            refuse_unseen(folder, {a: facts.unseen.get(folder) for a, facts in said.items()})
         return dict(said)
 
     def _find_misfit(self) -> PmfError | None:

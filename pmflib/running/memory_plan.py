@@ -37,6 +37,13 @@ class MemoryPlan:
         """The same for a worker that is the client: it holds the parts of both."""
         return MemoryPlan(self.stage, self.parts | self.client_parts, self.remedy)
 
+    def take_larger(self, other: MemoryPlan) -> MemoryPlan:
+        """The same for two steps, one after the other: of the worker and of the client the larger part each."""
+        first, second = (self, other) if self.needed >= other.needed else (other, self)
+        ours, theirs = (sum(each.client_parts.values()) for each in (first, second))
+        client = first.client_parts if ours >= theirs else second.client_parts
+        return MemoryPlan(first.stage, first.parts, first.remedy, client)
+
     def check(self, limit: int) -> None:
         """Refuse a plan that does not fit.
 

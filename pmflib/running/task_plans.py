@@ -18,6 +18,8 @@ MERGED_BYTES = 256 << 20
 """Size of the results that a task merges, bytes, about and at most; but ``FAN_IN`` of them may be larger."""
 COPY_SHARE = 32
 """Tasks that fetch a shared value from one worker: more of them fetch it from as many workers as it takes."""
+RETRIES = 2
+"""Number of times that a failed task is run again."""
 
 
 @dataclass(frozen=True)

@@ -298,11 +298,7 @@ def open_mirror(address: str) -> Mirror:
     ConfigError
         If the folder cannot be made, or is another user's.
     """
-    above = os.environ.get("PMF_MIRROR", "")
-    base = Path(above) if above else _find_cache() / "pmflib" / "mirrors"
-    # the name is for people, the digest distinguishes stores
-    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
-    root = base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
+    root = find_root(address)
     with _lock:
         found = _mirrors.get(root)
     if found is not None and (root / MIRROR_FILE).is_file():
@@ -322,6 +318,15 @@ def open_mirror(address: str) -> Mirror:
     with _lock:
         _mirrors[root] = mirror
     return mirror
+
+
+def find_root(address: str) -> Path:
+    """Folder of this machine's mirror of a store, which need not be there."""
+    above = os.environ.get("PMF_MIRROR", "")
+    base = Path(above) if above else _find_cache() / "pmflib" / "mirrors"
+    # the name is for people, the digest distinguishes stores
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
+    return base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
 
 
 def _identify(address: str) -> bytes:

@@ -74,6 +74,18 @@ class BlockReference:
             return everything
         return np.delete(everything, self.superseded - self.start)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # without the names of fields: hundreds of references travel with each task, through the scheduler
+        return type(self), (
+            self.path,
+            self.start,
+            self.stop,
+            self.fold,
+            self.n_observed,
+            self.nbytes,
+            self.superseded,
+        )
+
 
 BlockGroup: TypeAlias = Sequence[BlockReference] | Sequence[Block]
 """Blocks that one Dask task works on, loaded, or references to them."""

@@ -36,6 +36,8 @@ def test_make_config__defaults():
 def test_make_config__members_of_an_average_start_from_what_differs():
     assert make().start_method == "auto"
     assert make(em={"members": 3}).start_method == "pairs"
+    compared = make(em={"members": 3}, model={"rank": 2, "method": "compare"})
+    assert (compared.class_method, compared.start_method) == ("auto", "pairs")
     assert make(em={"members": 3}, model={"rank": 2, "method": "random"}).start_method == "random"
     with pytest.raises(
         ConfigError, match=r"em.members = 3 needs starts that differ: give model.method"

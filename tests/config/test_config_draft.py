@@ -50,3 +50,14 @@ def test_draft_config__a_quick_one_has_a_budget_of_a_minute(tmp_path):
         model = load_config(path).model
         assert model.rank_seconds == seconds
         assert load_config(path).hurry().model.rank_seconds == 60
+
+
+def test_draft_config__the_method_with_what_it_does(tmp_path):
+    source = make_source({"path": "a.csv", "layout": "wide"})
+    path = tmp_path / "p.toml"
+    path.write_text(draft_config(source, rank=5, method="compare"))
+    config = load_config(path)
+    assert config.compares_traits
+    assert (config.class_method, config.start_method) == ("auto", "auto")
+    assert 'method = "compare"  # traits or latent classes' in path.read_text()
+    assert "method" not in draft_config(source, rank=5)

@@ -1,8 +1,11 @@
 import pytest
 
 from pmflib.counting.counting_tasks import (
+    AHEAD_BYTES,
+    FOLDS_AHEAD,
     choose_runs,
     count_folds_ahead,
+    count_small_tables,
     cut_fold,
     plan_fold_merges,
     plan_fold_runs,
@@ -18,7 +21,18 @@ def test_choose_runs__threads_have_work(n_folds, n_threads):
     n_rounds = -(-n_runs * n_folds // n_threads)
     assert n_runs * n_folds >= 0.9 * n_rounds * n_threads
     # all that a round takes is under way
-    assert count_folds_ahead(n_folds, n_threads) * n_runs > n_threads
+    n_ahead = count_folds_ahead(n_folds, n_threads, 5000)
+    assert n_ahead == n_folds or n_ahead * n_runs > n_threads
+
+
+def test_count_folds_ahead__all_where_tables_are_small():
+    assert count_folds_ahead(20, 2, 150) == 20
+    # tables that wait take memory
+    assert count_folds_ahead(20, 2, 5000) == FOLDS_AHEAD
+    assert count_folds_ahead(3, 2, 5000) == 3
+    assert count_folds_ahead(20, 2, 0) == 20
+    assert (FOLDS_AHEAD + count_small_tables(150)) * 8 * 150**2 <= AHEAD_BYTES
+    assert count_small_tables(5000) == 0
 
 
 def test_choose_runs__as_few_as_can_be():

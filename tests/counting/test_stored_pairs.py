@@ -56,7 +56,7 @@ def test_count_stored_pairs__goes_on_after_the_last_fold_that_was_counted(
     tmp_path, blocks, monkeypatch
 ):
     original_save = stored_pairs.save_table  # type: ignore[attr-defined]
-    original_start = stored_pairs.start_blocks  # type: ignore[attr-defined]
+    original_start = stored_pairs.start_maps  # type: ignore[attr-defined]
     started = []
 
     def save_three(path, table):
@@ -64,17 +64,17 @@ def test_count_stored_pairs__goes_on_after_the_last_fold_that_was_counted(
             raise KeyboardInterrupt
         original_save(path, table)
 
-    def start(*arguments, **options):
-        started.append(arguments)
-        return original_start(*arguments, **options)
+    def start(client, function, items, *arguments, **options):
+        started.extend(items)
+        return original_start(client, function, items, *arguments, **options)
 
     monkeypatch.setattr(stored_pairs, "save_table", save_three)
     with pytest.raises(KeyboardInterrupt):
         count(tmp_path, blocks)
     monkeypatch.setattr(stored_pairs, "save_table", original_save)
-    monkeypatch.setattr(stored_pairs, "start_blocks", start)
+    monkeypatch.setattr(stored_pairs, "start_maps", start)
     check(count(tmp_path, blocks))
-    assert len(started) == 3
+    assert started == ["fold-03", "fold-04", "fold-05"]
 
 
 def test_count_stored_pairs__a_damaged_checkpoint_is_counted_again(tmp_path, blocks):
@@ -83,25 +83,51 @@ def test_count_stored_pairs__a_damaged_checkpoint_is_counted_again(tmp_path, blo
     check(count(tmp_path, blocks))
 
 
-def test_count_stored_pairs__few_folds_are_under_way_at_a_time(
-    tmp_path, blocks, thread_client, monkeypatch
+@pytest.mark.parametrize(("n_small", "n_calls"), [(0, 3), (9, 1)])
+def test_count_stored_pairs__few_large_tables_are_under_way_at_a_time(
+    tmp_path, blocks, thread_client, monkeypatch, n_small, n_calls
 ):
-    original = stored_pairs.start_blocks  # type: ignore[attr-defined]
-    under_way, most = 0, 0
+    original = stored_pairs.start_maps  # type: ignore[attr-defined]
+    under_way, most, calls = 0, 0, 0
 
-    def start(*arguments, **options):
-        nonlocal under_way, most
-        under_way += 1
+    def start(client, function, items, *arguments, **options):
+        nonlocal under_way, most, calls
+        calls += 1
+        under_way += len(items)
         most = max(most, under_way)
-        return original(*arguments, **options)
+        return original(client, function, items, *arguments, **options)
 
     def on_fold(done, n_samples):
         nonlocal under_way
         under_way -= 1
 
-    monkeypatch.setattr(stored_pairs, "start_blocks", start)
+    monkeypatch.setattr(stored_pairs, "start_maps", start)
+    monkeypatch.setattr(counting_tasks, "count_small_tables", lambda n_levels: n_small)
     count(tmp_path, blocks, thread_client, on_fold)
-    assert most == counting_tasks.FOLDS_AHEAD
+    n_filled = N_FOLDS - 1
+    assert most == min(n_filled, counting_tasks.FOLDS_AHEAD + n_small)
+    assert calls == n_calls
+
+
+def test_count_stored_pairs__without_workers_a_fold_is_saved_before_the_next_is_counted(
+    tmp_path, blocks, monkeypatch
+):
+    log = []
+    original_save = stored_pairs.save_table  # type: ignore[attr-defined]
+    original_start = stored_pairs.start_maps  # type: ignore[attr-defined]
+
+    def save(path, table):
+        log.append(path.stem)
+        original_save(path, table)
+
+    def start(client, function, items, *arguments, **options):
+        log.extend(f"count {name}" for name in items)
+        return original_start(client, function, items, *arguments, **options)
+
+    monkeypatch.setattr(stored_pairs, "save_table", save)
+    monkeypatch.setattr(stored_pairs, "start_maps", start)
+    count(tmp_path, blocks)
+    assert log[:4] == ["count fold-00", "fold-0", "count fold-01", "fold-1"]
 
 
 def test_count_group__references_and_loaded_blocks_alike(blocks):

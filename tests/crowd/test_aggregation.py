@@ -151,18 +151,26 @@ def test_aggregate__odd_logs(method):
 def test_aggregate__result_is_a_table_by_task_and_by_worker():
     log = {"task": [7, 7, 8], "worker": ["u", "v", "u"], "label": ["x", "x", "y"]}
     found = aggregate(log, "majority")
-    assert found.labels.to_pylist() == [
-        {"task": 7, "label": "x", "confidence": 1.0, "n_labels": 2},
-        {"task": 8, "label": "y", "confidence": 1.0, "n_labels": 1},
+    assert found.labels.drop("confidence").to_pylist() == [
+        {"task": 7, "label": "x", "n_labels": 2, "known": False},
+        {"task": 8, "label": "y", "n_labels": 1, "known": False},
     ]
+    first, second = found.labels["confidence"].to_pylist()
+    assert 1 > first > second > 0.5
     assert found.workers["worker"].to_pylist() == ["u", "v"]
     assert found.workers["n_labels"].to_pylist() == [2, 1]
 
 
-def test_ask_again__least_certain_first():
+def test_ask_again__where_a_label_is_worth_most_by_who_gave_none():
     log = {"task": [1, 1, 1, 2, 2, 3], "worker": [1, 2, 3, 1, 2, 1], "label": list("xxyxyx")}
     found = aggregate(log, "majority")
-    assert found.ask_again(2)["task"].to_pylist() == [2, 1]
+    asked = found.ask_again(3)
+    who = dict(zip(asked["task"].to_pylist(), asked["worker"].to_pylist(), strict=True))
+    # of task 1 everybody has given a label
+    assert (who[1], who[2]) == (None, 3)
+    assert asked["task"][2].as_py() == 1
+    first, second, third = asked["gain"].to_pylist()
+    assert first >= second > third == 0
     with pytest.raises(PmfError, match="n_tasks is -1"):
         found.ask_again(-1)
 

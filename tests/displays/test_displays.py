@@ -83,6 +83,14 @@ def test_summary__hostile_labels_are_escaped_everywhere(codes, hostile_schema):
         assert "</table>" in text  # as it is written, not as it acts
 
 
+def test_summary__aggregation_says_what_was_known():
+    table = {"task": [1, 1, 2], "worker": ["a", "b", "a"], "label": ["x", "x", "y"]}
+    _, text = show_both(crowd.aggregate(table, known={1: "y", 9: "y"}))
+    assert "1 tasks" in next(line for line in text.splitlines() if "known labels" in line)
+    assert "1 rows of known labels were set aside" in text
+    assert "known labels" not in str(crowd.aggregate(table).summary())
+
+
 def test_summary__schema(codes):
     schema = pmf.Schema.infer({"smokes": ["yes", "no", None], "visits": [0, 2, 1]})
     reader, text = show_both(schema)

@@ -28,6 +28,8 @@ COMPARED = "<!-- compare -->"
 """Before a ```text block that must be what the block before it has printed, but for `...`."""
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 LAST_OUTPUT = "last output of the page"
+COMMANDS = [Path(sys.executable).parent]
+"""Folders of the commands of a block, the first first: those beside this Python."""
 
 
 def list_pages():
@@ -39,13 +41,13 @@ def name_page(page):
 
 
 def make_environment():
-    """Variables of the shells: this checkout, the commands beside this Python, one thread, plain output."""
+    """Variables of the shells: this checkout, the commands of `COMMANDS`, one thread, plain output."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
     }
     return environment | {
         "PYTHONPATH": str(ROOT),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": ":".join([*map(str, COMMANDS), os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "100",
         "NO_COLOR": "1",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from tests.docs import pages
 from tests.docs.pages import (
     EVALUATORS,
     LANGUAGES,
@@ -21,13 +22,17 @@ from tests.docs.pages import (
     compare_text,
     list_blocks,
     list_pages,
+    make_environment,
     name_page,
     run_bash,
 )
+from tests.warm_commands import serve_commands
 
 PAGES = list_pages()
 SLOW = ("docs/howto-cluster.md",)
 """Pages that take more than a quarter of a minute: the second step of CI runs them."""
+COLD = ("README.md",)
+"""Pages whose commands are those that are installed; those of others are forked from a process that has loaded all."""
 
 
 def mark(page):
@@ -54,11 +59,20 @@ def first_blocks(tmp_path_factory):
     return run_first
 
 
+@pytest.fixture(scope="session")
+def commands():
+    """Folder of a `pmf` that has loaded everything."""
+    with serve_commands(make_environment() | {"MPLBACKEND": "agg"}) as folder:
+        yield folder
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [mark(page) for page in PAGES])
-def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, first_blocks):
+def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, commands, first_blocks):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
+    if name_page(page) not in COLD:
+        monkeypatch.setattr(pages, "COMMANDS", [commands, *pages.COMMANDS])
     blocks = list_blocks(page)
     for place, block in enumerate(blocks):
         if place == 0 and str(block.parsed).startswith("pmf demo"):

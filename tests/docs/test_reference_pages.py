@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from flows.cli import EXIT_CODES
+from flows.exit_codes import EXIT_CODES
 from pmflib import errors
 from tests.docs.pages import ROOT
 

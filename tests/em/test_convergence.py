@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from pmflib.em.convergence import count_stale, estimate_gap, is_near_limit
+from pmflib.em.convergence import count_stale, estimate_gap, has_settled, is_near_limit
 
 
 def test_estimate_gap__is_exact_for_a_geometric_sequence():
@@ -10,7 +10,6 @@ def test_estimate_gap__is_exact_for_a_geometric_sequence():
     assert estimate_gap(losses) == pytest.approx(0.9**19, rel=1e-9)
     # the last change is ten times smaller
     assert losses[-2] - losses[-1] < 0.12 * 0.9**19
-    assert estimate_gap(losses, 3) == pytest.approx(0.9**17, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +23,20 @@ def test_estimate_gap__short_growing_and_constant_sequences(losses, gap):
 def test_is_near_limit__never_before_there_is_an_objective():
     assert not is_near_limit((), 1.0)
     assert is_near_limit((3.0, 2.0, 2.0), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "tol", "settled"),
+    [
+        ([5.0, 4.0, 4.0, 4.0], 0.0, True),
+        ([5.0, 4.0], 1.0, False),
+        # two passes gained little and the one before them much
+        ([9.0, 5.0, 4.999, 4.998], 0.001, True),
+        ([9.0, 5.0, 4.999, 4.99], 0.001, False),
+    ],
+)
+def test_has_settled__gain_of_the_last_passes_together(losses, tol, settled):
+    assert has_settled(losses, tol, 2) is settled
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -199,3 +201,28 @@ def test_hide__dense_and_sparse_alike(variable):
     hidden[:, variable] = -1
     for block in (DenseBlock(CODES), DenseBlock(CODES).to_sparse(OFFSETS)):
         assert np.array_equal(block.hide(variable, OFFSETS).to_codes(OFFSETS), hidden)
+
+
+@pytest.mark.parametrize("seed", [5, 11])
+def test_run__accelerated_passes_go_on_where_states_are_still_alike(seed):
+    cardinalities = [3, 2, 4, 3] * 2
+    schema = Schema.from_cardinalities(cardinalities)
+    rng = np.random.default_rng(seed)
+    truth = JointPMF(*make_model(rng, cardinalities, 3), schema)
+    codes = truth.sample(3000, rng=1)
+    singles = np.concatenate(
+        [
+            np.bincount(column, minlength=size) / 3000
+            for column, size in zip(codes.T, cardinalities, strict=True)
+        ]
+    )
+    # nearly the same states: the first passes gain next to nothing, and later ones hundreds of nats
+    noisy = singles[:, None] * (1 + 1e-3 * rng.standard_normal((singles.size, 3)))
+    totals = np.add.reduceat(noisy, schema.offsets[:-1], axis=0)
+    start = np.full(3, 1 / 3), noisy / np.repeat(totals, cardinalities, axis=0)
+    samples = SamplesInMemory(codes, schema.offsets, 3)
+    runs = Runs(samples, None, schema.offsets, singles, max_passes=2000, accelerate=True)
+    stopped = runs.run("stopped", [start], 1.0)
+    on = replace(runs, tol=1e-10).run("on", [start], 1.0)
+    assert stopped.n_passes < on.n_passes
+    assert (stopped.loss_history[-1] - on.loss_history[-1]) * len(codes) < 1.0

@@ -12,7 +12,7 @@ from pmflib.store.report_pages import keep_page
 from tests.erasure.stored_texts import find_texts
 from tests.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
 from tests.ingest.test_layered_datasets import change_files
-from tests.object_store import bucket, forget_mirror, object_server  # noqa: F401
+from tests.object_store import forget_mirror
 from tests.store.test_bucket_clearing import forget_leases, stop_requests
 
 GONE = ["s3", "s7"]
@@ -49,7 +49,7 @@ def check_erased(store, folder):
     assert {name.split("/")[0] for name in map(str, copied.root.glob("reports/*/*"))} == set()
 
 
-def test_erase__from_a_bucket(bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_erase__from_a_bucket(bucket, tmp_path, monkeypatch):
     on_disk = run_nights(Pipeline(tmp_path / "disk", "long"))
     there = move(Pipeline(tmp_path / "bucket", "long"), f"s3://{bucket}/store")
     run_nights(there)
@@ -69,7 +69,7 @@ def test_erase__from_a_bucket(bucket, tmp_path, monkeypatch):  # noqa: F811
     assert equal_counts((on_disk, on_disk.last()[1]), (there, there.run()[1]))
 
 
-def test_erase__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_erase__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monkeypatch):
     first = run_nights(Pipeline(tmp_path / "first", "long"))
     count = Store(f"s3://{bucket}/count")
     copy_store(first.store, count)
@@ -106,7 +106,7 @@ def _erase_until(patch, store, n):
     return seen
 
 
-def test_erase__from_a_bucket_in_use(bucket, tmp_path):  # noqa: F811
+def test_erase__from_a_bucket_in_use(bucket, tmp_path):
     pipeline = move(Pipeline(tmp_path / "there", "long"), f"s3://{bucket}/store")
     run_nights(pipeline)
     pipeline.store.objects.put(f"leases/{'a' * 32}-{'b' * 8}", b"{}")

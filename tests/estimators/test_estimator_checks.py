@@ -31,6 +31,8 @@ SKIPPED_WITHOUT_SCIPY_ARRAYS = "check_array_api_input"
         pmf.PMFDensity(rank=1),
         pmf.PMFImputer(rank=1),
         pmf.PMFTransformer(rank=1),
+        pmf.PMFImputer(rank=2, members=1, dependence="tree"),
+        pmf.PMFTransformer(rank=3, method="traits", dimensions=0),
     ]
 )
 def test_estimator__passes_the_checks_of_scikit_learn(estimator, check):
@@ -64,7 +66,11 @@ def test_transform__gives_what_set_output_asks_for(estimator, check):
 @pytest.mark.parametrize("estimator_class", ESTIMATORS)
 def test_clone__same_parameters_not_fitted(estimator_class):
     schema = pmf.Schema((pmf.Variable("x0", ("a", "b")),))
-    estimator = estimator_class(rank=2, schema=schema, bins=4, members=2, random_state=5)
+    options = dict(rank=2, schema=schema, bins=4, members=2, dependence="tree", random_state=5)
+    if estimator_class is not pmf.PMFClassifier:
+        options |= {"method": "traits", "dimensions": 1}
+    estimator = estimator_class(**options)
+    assert estimator.get_params().items() >= options.items()
     copied = clone(estimator)
     assert copied.get_params() == estimator.get_params()
     assert not hasattr(copied, "model_")

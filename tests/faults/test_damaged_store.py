@@ -47,6 +47,16 @@ def address() -> Iterator[str]:
         yield started
 
 
+@pytest.fixture
+def copied(
+    whole: tuple[Path, dict[str, str]], small_log: Path, tmp_path: Path
+) -> tuple[Path, Path]:
+    """A configuration, and its store as the undisturbed run has left it."""
+    path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
+    shutil.copytree(whole[0], store)
+    return path, store
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     ("chunk", "redone"),
@@ -65,12 +75,10 @@ def test_stages__damaged_chunk(
     redone: str,
     damage: Callable[[Path], None],
     whole: tuple[Path, dict[str, str]],
-    small_log: Path,
+    copied: tuple[Path, Path],
     address: str,
-    tmp_path: Path,
 ) -> None:
-    path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
-    shutil.copytree(whole[0], store)
+    path, store = copied
     damage(sorted(store.glob(chunk))[0])
     shutil.rmtree(store / redone)
     with pytest.raises(StoreError, match=r"rebuild the artefact|run the stage"):
@@ -101,13 +109,10 @@ def test_stages__damaged_file(
     file: str,
     redone: str,
     damage: Callable[[Path], None],
-    whole: tuple[Path, dict[str, str]],
-    small_log: Path,
+    copied: tuple[Path, Path],
     address: str,
-    tmp_path: Path,
 ) -> None:
-    path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
-    shutil.copytree(whole[0], store)
+    path, store = copied
     damage(sorted(store.glob(file))[0])
     shutil.rmtree(store / redone)
     with pytest.raises(StoreError, match=r"rebuild|again|run the stage|damaged"):
@@ -128,10 +133,9 @@ def test_stages__damaged_dense_chunk(
 
 
 def test_stages__damaged_manifest(
-    whole: tuple[Path, dict[str, str]], small_log: Path, address: str, tmp_path: Path
+    whole: tuple[Path, dict[str, str]], copied: tuple[Path, Path], address: str
 ) -> None:
-    path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
-    shutil.copytree(whole[0], store)
+    path, store = copied
     (entry,) = [e for e in Store(store).entries() if e.reference.kind == "counts"]
     record = store / "manifest" / f"{entry.reference.identity}.json"
     truncate(record)
@@ -143,11 +147,10 @@ def test_stages__damaged_manifest(
 
 
 def test_stages__damaged_while_published_again(
-    whole: tuple[Path, dict[str, str]], small_log: Path, address: str, tmp_path: Path
+    whole: tuple[Path, dict[str, str]], copied: tuple[Path, Path], address: str
 ) -> None:
     # the entry is lost and the content damaged: what is made again takes its place
-    path, store = write_config(tmp_path, small_log, passes=3), tmp_path / "store"
-    shutil.copytree(whole[0], store)
+    path, store = copied
     (entry,) = [e for e in Store(store).entries() if e.reference.kind == "counts"]
     (store / "manifest" / f"{entry.reference.identity}.json").unlink()
     flip(next((store / "counts").glob("*/pairs/counts/c/3/0/0")))

@@ -140,6 +140,18 @@ def test_limit_iterations__falls_with_the_size_of_the_tables(n_levels, rank, lim
     assert SETTINGS.limit_iterations(n_levels, rank) == limit
 
 
+@pytest.mark.parametrize(
+    ("n_levels", "rank", "updates"),
+    [(100, 10, 200 + 4 * 3 * 60), (500, 20, 200 + 3 * 60), (1000, 30, 200)],
+)
+def test_plan_work__updates_of_the_fit_and_of_what_is_judged(n_levels, rank, updates):
+    assert SETTINGS.plan_work(n_levels, rank) == n_levels**2 * rank * updates
+
+
+def test_plan_work__of_huge_tables_the_variables_observed_most_and_one_update_of_all():
+    assert SETTINGS.plan_work(8410, 8) == 1000**2 * 8 * 50 + 8410**2 * 8
+
+
 def test_run_pairs__wide_tables_start_from_the_variables_observed_most(monkeypatch):
     rng = np.random.default_rng(0)
     prior, factors = published_factors(12, 5, 3, rng)

@@ -10,6 +10,7 @@ from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
+from pmflib.traits.trait_model import TraitModel
 from tests.reference import make_model
 
 NOW = datetime(2026, 3, 31, 2, tzinfo=UTC)
@@ -189,3 +190,23 @@ def test_plan_refit__a_model_fitted_to_its_target_is_fitted_from_scratch(lived):
     record = replace(record, stages=record.stages | {"model": model}, live=model)
     reason = plan((store, config, schema, [record])).reason
     assert reason.startswith("fresh: the live model is fitted to its target")
+
+
+def test_plan_refit__traits_go_on_whatever_em_is(lived):
+    store, config, schema, (record,) = lived
+    traits = TraitModel(schema, np.zeros(5), np.zeros((5, 1)), np.zeros(1), np.eye(1))
+
+    def write(folder, work):
+        prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
+        JointPMF(prior, factors, schema, {"method": "traits"}, traits).save(folder / "model")
+        return {}
+
+    options = {"for": "traits"}
+    model = store.build("model", inputs={}, options=options, version=1, write=write).reference
+    em = config.em.model_copy(update={"members": 3})
+    config = config.model_copy(update={"em": em})
+    facts = {"refit": {"way": "fresh", "options": digest_fit_options(config)}}
+    record = replace(record, stages=record.stages | {"model": model}, live=model, facts=facts)
+    assert plan((store, config, schema, [record])).start == model
+    other = Schema.from_cardinalities([3, 2, 2])
+    assert plan((store, config, other, [record])).reason == "fresh: the schema has changed"

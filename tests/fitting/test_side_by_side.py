@@ -70,6 +70,38 @@ def test_fit_em__same_bits_side_by_side(thread_client, split, monkeypatch, pseud
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_fit_em__the_next_pass_is_made_while_a_model_is_judged(
+    thread_client, split, monkeypatch, accelerate
+):
+    options = {"pseudo_count": 0.5, "accelerate": accelerate, "max_passes": 40, "tol": 1e-4}
+    alone = fit_on(None, split, **options)
+    calls = {"evaluate": 0, "start_ahead": 0}
+
+    def count(name):
+        original = getattr(pmf.StoredSamples, name)
+
+        def call(*arguments):
+            calls[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(pmf.StoredSamples, name, call)
+
+    count("evaluate")
+    count("start_ahead")
+    after_each_other = fit_on(thread_client, split, **options)
+    assert calls["evaluate"] > 10
+    calls["evaluate"] = calls["start_ahead"] = 0
+    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 2)
+    ahead = fit_on(thread_client, split, **options)
+    # some runs stop early: what was started of their next pass is dropped
+    assert calls["evaluate"] == 0
+    assert calls["start_ahead"] > 10
+    assert same_fit(alone, after_each_other)
+    assert same_fit(alone, ahead)
+
+
+@pytest.mark.usefixtures("_large_fits_of_many_groups")
 @pytest.mark.parametrize(("workers", "processes"), [(1, False), (5, False), (2, True)])
 def test_fit_em__same_bits_side_by_side_on_any_workers(split, monkeypatch, workers, processes):
     monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 1)

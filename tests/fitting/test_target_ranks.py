@@ -5,6 +5,7 @@ from pmflib.fitting import target_ranks
 from pmflib.fitting.em_fit import N_FOLDS
 from pmflib.schema import Schema
 from pmflib.selection.pseudo_count_grids import FIT_TARGET
+from tests.stored_samples import write_partition
 
 SCHEMA = Schema.from_cardinalities([2, 3, 3, 2])
 
@@ -69,3 +70,42 @@ def test_fit_target_ranks__target_observed_in_few_rows_or_none():
     assert np.isfinite(fit(train).model.factors).all()
     train[:, 0] = -1
     np.testing.assert_allclose(fit(train).model.marginal([0]), 0.5, atol=0.1)
+
+
+def test_fit_target_ranks__stored_samples_are_fitted_as_in_memory(tmp_path):
+    blocks = write_partition(tmp_path, draw(400, 0), SCHEMA, block_rows=90, n_folds=4)
+    parts = [block for block in blocks if block.fold], [b for b in blocks if not b.fold]
+    training, held_out = (pmf.StoredSamples(part, SCHEMA) for part in parts)
+    stored = pmf.fit_em(training, rank="auto", validation=held_out, target=0)
+    codes, judge = training.read_codes(), held_out.read_codes()
+    # of stored samples a seed is that of the starts itself: the same choice, and not the same bits
+    loaded = pmf.fit_em(codes, rank="auto", schema=SCHEMA, validation=judge, target=0)
+    assert stored.model.rank > 2
+    assert stored.method == loaded.method == "classes+conditional"
+    assert lose(stored.model, draw(500, 1)) < 0.1
+    # nothing judges: pairs choose, and know nothing of the rule
+    assert pmf.fit_em(training, rank="auto", target=0).model.rank < stored.model.rank
+
+
+def test_fit_em__stored_samples_that_are_many_have_their_rank_judged_by_the_target(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("pmflib.fitting.em_fit.TARGET_WORK", 100)
+    blocks = write_partition(tmp_path, draw(500, 0), SCHEMA, block_rows=90)
+    parts = [block for block in blocks if block.fold], [b for b in blocks if not b.fold]
+    training, held_out = (pmf.StoredSamples(part, SCHEMA) for part in parts)
+    result = pmf.fit_em(training, rank="auto", validation=held_out, target=0)
+    ranks = result.comparisons[0]
+    assert ranks.unit == "sample"
+    # nats of a target of two levels, and not of four variables
+    assert all(-1.5 < point.score < 0 for point in ranks.points)
+    assert result.model.rank > 2
+    assert result.model.rank == ranks.chosen.settings["rank"]
+
+
+def test_fit_em__the_first_rank_alone_is_tried_where_twice_the_rank_is_much_work(monkeypatch):
+    monkeypatch.setattr("pmflib.fitting.target_ranks.DOUBLED_WORK", 100)
+    codes = draw(500, 0)
+    result = pmf.fit_em(codes, rank="auto", schema=SCHEMA, validation=draw(200, 1), target=0)
+    assert result.method == "classes+conditional"
+    assert [point.settings["rank"] for point in result.comparisons[0].points] == [2]

@@ -8,7 +8,7 @@ import pytest
 from flows import cli
 from pmflib.store.run_records import find_live, list_records
 from tests.flows.nights import Nights, draw_ratings, make_movies
-from tests.object_store import bucket, forget_mirror, object_server, read_bucket  # noqa: F401
+from tests.object_store import forget_mirror
 
 
 def call(monkeypatch, capsys, *words):
@@ -32,7 +32,7 @@ def run_three(nights, tmp_path=None, monkeypatch=None):
     return [*found, nights.run()]
 
 
-def test_run__same_bits_as_on_a_disk(bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_run__same_bits_as_on_a_disk(bucket, tmp_path, monkeypatch):
     on_disk = Nights(tmp_path / "disk", make_movies(6), monkeypatch)
     expected = run_three(on_disk)
     address = f"s3://{bucket}/stores/nights"
@@ -52,7 +52,7 @@ def test_run__same_bits_as_on_a_disk(bucket, tmp_path, monkeypatch):  # noqa: F8
     assert list_content(in_bucket.store) == list_content(on_disk.store)
 
 
-def test_commands__on_a_store_in_a_bucket(bucket, tmp_path, monkeypatch, capsys):  # noqa: F811
+def test_commands__on_a_store_in_a_bucket(bucket, tmp_path, monkeypatch, capsys):
     address, said = f"s3://{bucket}/one", []
     for name, path in (("disk", "store"), ("bucket", address)):
         nights = Nights(

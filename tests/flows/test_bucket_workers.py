@@ -13,19 +13,29 @@ from pmflib.model.score_tables import Wanted
 from pmflib.store.file_digests import fetch_all
 from tasks.census import census
 from tasks.ingest import ingest
+from tasks.known import find_known_labels
 from tasks.labels import find_labels
 from tasks.reference import reference
 from tasks.score import score
 from tests.flows.nights import Nights, draw_ratings, make_movies
-from tests.object_store import bucket, object_server  # noqa: F401
+from tests.object_store import describe_access
 from tests.pipelines import run_to_model
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def cluster(bucket, tmp_path):  # noqa: F811
+@pytest.fixture(scope="module")
+def mirrors(tmp_path_factory):
+    """Folder of the mirrors of each of two workers."""
+    folder = tmp_path_factory.mktemp("workers")
+    return [folder / f"mirror of worker {place}" for place in range(2)]
+
+
+@pytest.fixture(scope="module")
+def cluster(object_server, mirrors):
     """Address of a scheduler with two workers that share no folder with this process."""
+    folder = mirrors[0].parent
+    access = describe_access(object_server, folder / "none")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -33,11 +43,11 @@ def cluster(bucket, tmp_path):  # noqa: F811
     started = []
 
     def start(*words, **more):
-        with (tmp_path / f"process-{len(started)}.log").open("wb") as log:
+        with (folder / f"process-{len(started)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *words],
-                env=os.environ | {"PYTHONPATH": str(ROOT)} | more,
-                cwd=tmp_path,
+                env=os.environ | access | {"PYTHONPATH": str(ROOT)} | more,
+                cwd=folder,
                 stdout=log,
                 stderr=log,
             )
@@ -51,10 +61,10 @@ def cluster(bucket, tmp_path):  # noqa: F811
         str(port),
         "--no-dashboard",
     )
-    for place in range(2):
+    for mirror in mirrors:
         start(
             "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-            PMF_MIRROR=str(tmp_path / f"mirror of worker {place}"),
+            PMF_MIRROR=str(mirror),
         )  # fmt: skip
     from distributed import Client
 
@@ -67,7 +77,8 @@ def cluster(bucket, tmp_path):  # noqa: F811
         process.wait(60)
 
 
-def test_run__on_workers_with_mirrors_of_their_own(cluster, bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_run__on_workers_with_mirrors_of_their_own(cluster, mirrors, bucket, tmp_path, monkeypatch):
+    before = [{*folder.glob("*")} for folder in mirrors]
     ratings, section = draw_ratings(300, 6), {"cluster": {"address": cluster}}
     on_disk = Nights(tmp_path / "disk", make_movies(6), monkeypatch)
     on_disk.deliver("a.csv", ratings, range(300))
@@ -81,25 +92,24 @@ def test_run__on_workers_with_mirrors_of_their_own(cluster, bucket, tmp_path, mo
     assert {entry.reference for entry in there.store.entries()} == {
         entry.reference for entry in on_disk.store.entries()
     }
-    for place in range(2):
-        (mirror,) = (tmp_path / f"mirror of worker {place}").iterdir()
+    for folder, known in zip(mirrors, before, strict=True):
+        (mirror,) = {*folder.iterdir()} - known
         assert any((mirror / "spill").iterdir())
 
 
 def test_score_and_labels__what_workers_write_reaches_the_stage(
-    cluster,
-    bucket,  # noqa: F811
-    tmp_path,
-    monkeypatch,
+    cluster, bucket, tmp_path, monkeypatch
 ):
     movies, found = make_movies(6), []
     monkeypatch.setattr("pmflib.store.mirrors.UPLOAD_SECONDS", 0.0)
     for name, path in (("disk", "store"), ("bucket", f"s3://{bucket}/stores/one")):
-        sections = {"store": {"path": path, "folds": 8}, "crowd": {"method": "mv_em"}}
+        crowd = {"method": "mv_em", "known": "gold.csv"}
+        sections = {"store": {"path": path, "folds": 8}, "crowd": crowd}
         nights = Nights(
             tmp_path / name, movies, monkeypatch, cluster={"address": cluster}, **sections
         )
         nights.deliver("a.csv", draw_ratings(300, 6), range(300))
+        (nights.folder / "gold.csv").write_text("user,rating\nu7,4\nu9,0\n")
         config = nights.config
         stages = run_to_model(config, cluster)
         scale = reference.fn(config, stages["dataset"], stages["model"], cluster)
@@ -108,8 +118,10 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
         folder = fetch_all(nights.store.locate(made))
         table = pq.read_table(folder)
         dataset = ingest.fn(config, cluster, census.fn(config, cluster))
-        labels = find_labels.fn(config, dataset, None, cluster)
+        known = find_known_labels.fn(config, dataset, cluster)
+        labels = find_labels.fn(config, dataset, None, cluster, known)
         labelled = pq.read_table(fetch_all(nights.store.locate(labels)) / "labels")
+        assert labelled.filter(labelled["known"])["label"].to_pylist() in (["4", "0"], ["0", "4"])
         found.append((made, table.num_rows, labels, labelled.num_rows))
     assert found[0] == found[1]
     assert found[0][1] == found[0][3] == 300

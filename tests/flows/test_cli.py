@@ -215,6 +215,23 @@ def test_infer__rank_left_open(call, tmp_path):
     assert load_config("pipeline.toml").model.rank == "auto"
 
 
+def test_infer__logs_of_numbers_compare_traits_with_classes(call, tmp_path):
+    long = "--sample s --variable v --value x".split()
+    (tmp_path / "a.csv").write_text("s,v,x\n1,p,1\n1,q,2\n2,p,2\n2,q,1\n")
+    (tmp_path / "b.csv").write_text("s,v,x\n1,p,1\n1,q,no\n2,p,2\n2,q,yes\n")
+    (tmp_path / "c.csv").write_text("x,y\n1,2\n2,1\n")
+    for number, (words, method) in enumerate(
+        [
+            (["a.csv", *long], "compare"),
+            (["a.csv", *long, "--target", "p"], "auto"),
+            (["b.csv", *long], "auto"),
+            (["c.csv"], "auto"),
+        ]
+    ):
+        assert call("infer", *words, "--output", f"draft{number}")[0] == 0
+        assert load_config(f"draft{number}/pipeline.toml").model.method == method
+
+
 def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,x\n2,y\n")
     assert call("infer", "a.csv", "--output", "p/q/r")[0] == 0

@@ -8,7 +8,6 @@ from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run, find_live
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
-from tests.object_store import bucket, object_server  # noqa: F401
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_copy__the_pipeline_goes_on_with_the_copy(pipeline, call, tmp_path):
     assert list_made(store) == there
 
 
-def test_copy__to_a_bucket_and_from_there(pipeline, bucket, call, tmp_path):  # noqa: F811
+def test_copy__to_a_bucket_and_from_there(pipeline, bucket, call, tmp_path):
     store, address = pipeline.store, f"s3://{bucket}/store"
     before = list_made(store)
     code, _, err = call("copy", address, "back")

@@ -72,6 +72,8 @@ def test_run__nights_in_order(home, pmf):
     assert (code, record.outcome, record.live) == (6, "held back", live)
     assert "file_quarantine: 2.csv" in err
     assert "--accept-quality" in err
+    # a line for each finding
+    assert [line for line in err.splitlines() if line.startswith("  file_quarantine: 2.csv")]
     assert set(record.stages) == {"dataset", "counts", "quality"}
     assert "stop" in {each["action"] for each in record.facts["quality"]}
 

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+import warnings
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from flows import cli
 from pmflib.model import JointPMF
 from pmflib.model.score_outputs import mark_files
 from pmflib.store.artefacts import Store
@@ -57,10 +60,16 @@ def start(home, *words):
 
 
 def run(home, *words, code=0):
-    process = start(home, *words)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err
-    return out
+    """Standard output of a command in this process."""
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(home)
+        patch.setattr(sys, "argv", ["pmf", *map(str, words)])
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert (ended.value.code or 0) == code, err.getvalue()
+    return out.getvalue()
 
 
 def read_bytes(folder):

@@ -8,10 +8,9 @@ from pmflib.health.cluster_facts import find_cluster_facts
 from pmflib.health.storage_checks import check_folder
 from pmflib.health.store_probe import look_at_store, name_probe, remove_probe, write_probe
 from pmflib.health.worker_view import Places, WorkerView
+from pmflib.objects import bucket as bucket_module
 from pmflib.objects.bucket import Bucket
-from tests.object_store import SECRET, bucket, object_server, read_bucket
-
-__all__ = ["bucket", "object_server"]
+from tests.object_store import SECRET, read_bucket
 
 
 @pytest.fixture
@@ -48,6 +47,9 @@ def test_look_at_store__no_such_bucket_and_wrong_keys(address, monkeypatch):
     assert (line.state, line.fault) == ("FAIL", "store")
     assert "no such bucket" in line.found
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setitem(bucket_module.RETRIES, "max_retries", 1)
+    monkeypatch.setattr(bucket_module, "INSIST_SECONDS", 0.5)
+    monkeypatch.setattr(bucket_module, "CHECK_SECONDS", 0.5)
     assert SECRET not in check_folder(look_at_store(address)).found
 
 

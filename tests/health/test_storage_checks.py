@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from pmflib.health.storage_checks import (
+    MIRROR_REMEDY,
     check_disk,
     check_file_system,
     check_folder,
@@ -60,6 +61,8 @@ def test_check_disk__full_little_and_enough():
     assert check_disk("d", FOLDER, 0).state == "ok"
     assert check_disk("d", FOLDER, 60 << 30).state == "warn"
     assert check_disk("d", replace(FOLDER, free=1 << 20), 0).fault == "store"
+    full = check_disk("d", replace(FOLDER, free=1 << 20), 0, MIRROR_REMEDY)
+    assert "PMF_MIRROR" in full.remedy
 
 
 def test_check_sources__absent():

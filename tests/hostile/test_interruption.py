@@ -11,6 +11,31 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+BUSY_READER = """
+import sys, time
+import zarr.core.sync
+from flows import __main__, cli
+
+def end():
+    zarr.core.sync._get_loop().call_soon_threadsafe(time.sleep, 1)
+    sys.exit(130)
+
+cli.main = end
+__main__.main()
+"""
+"""A command that ends while the thread in which Zarr reads is busy for a second."""
+
+
+def test_main__what_zarr_reads_at_the_end_prints_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY_READER],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.1, 0.25, 0.5, 0.9, 1.4, 2.0])

@@ -7,10 +7,10 @@ from pmflib.ingest.fingerprints import recall_digest, take_marks
 from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.objects.addresses import open_objects
 from tests.flows.nights import Nights, draw_ratings, make_movies
-from tests.object_store import SECRET, bucket, object_server  # noqa: F401
+from tests.object_store import SECRET
 
 
-def test_find_sources__of_a_bucket(bucket):  # noqa: F811
+def test_find_sources__of_a_bucket(bucket):
     objects = open_objects(f"s3://{bucket}/logs")
     for name in ("a.csv", "deep/b.csv", "notes.md"):
         objects.put(name, b"x,y\n1,2\n")
@@ -26,7 +26,7 @@ def test_find_sources__of_a_bucket(bucket):  # noqa: F811
     assert digest_source(source) != digest
 
 
-def test_find_sources__that_are_not_there(bucket):  # noqa: F811
+def test_find_sources__that_are_not_there(bucket):
     for path in (
         f"s3://{bucket}/none.csv",
         f"s3://{bucket}/none/*.csv",
@@ -37,7 +37,7 @@ def test_find_sources__that_are_not_there(bucket):  # noqa: F811
         assert SECRET not in str(refused.value)
 
 
-def test_run__source_and_store_in_a_bucket(bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_run__source_and_store_in_a_bucket(bucket, tmp_path, monkeypatch):
     nights = Nights(tmp_path / "disk", make_movies(5), monkeypatch)
     nights.deliver("a.csv", draw_ratings(200, 5), range(200))
     expected = nights.run()

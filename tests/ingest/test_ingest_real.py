@@ -44,10 +44,13 @@ def test_pisa2009__every_answer_comes_back(tmp_path):
     header, *rows = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
     assert schema.names == tuple(header)
     assert summary["rows_in"] == summary["rows_encoded"] == len(rows)
-    for place, variable in enumerate(schema.variables):
-        labels = [variable.levels[code] if code >= 0 else "" for code in codes[:, place]]
+    for variable, column, written in zip(
+        schema.variables, codes.T, zip(*rows, strict=True), strict=True
+    ):
+        # code -1 is the last
+        labels = np.array([*variable.levels, ""], object)[column].tolist()
         missing = set(variable.missing)
-        assert labels == ["" if row[place] in missing else row[place] for row in rows]
+        assert labels == ["" if text in missing else text for text in written]
 
 
 def test_votes__file_without_header(tmp_path):

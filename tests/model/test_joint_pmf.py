@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
-from pmflib.model import JointPMF
-from pmflib.model import joint_pmf as model_module
+from pmflib.model import JointPMF, row_predictions
 from pmflib.schema import Schema, Variable
 from tests.reference import (
     conditional_pmf,
@@ -98,7 +97,7 @@ def test_posterior__row_with_nothing_observed_is_answered_by_the_prior(model, te
 def test_log_prob__batches_join_up(model, monkeypatch):
     codes = make_codes(np.random.default_rng(1), 23, CARDINALITIES)
     whole = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
-    monkeypatch.setattr(model_module, "BATCH_ROWS", 5)
+    monkeypatch.setattr(row_predictions, "BATCH_ROWS", 5)
     parts = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
     for one, other in zip(whole, parts, strict=True):
         assert one.tobytes() == other.tobytes()

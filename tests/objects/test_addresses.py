@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from pmflib.config import load_config
-from pmflib.errors import ConfigError, UnreachableError
+from pmflib.errors import ConfigError, UnreachableError, UnreachableStoreError
 from pmflib.objects import bucket as bucket_module
-from pmflib.objects.addresses import check_address, open_objects, say_why_unseen
+from pmflib.objects.addresses import check_address, find_obstacle, open_objects, refuse_unseen
 from pmflib.objects.bucket import Bucket
 from pmflib.store.artefacts import Store
-from tests.object_store import SECRET, bucket, object_server  # noqa: F401
+from tests.object_store import SECRET
 
 
 @pytest.mark.parametrize("address", ["store", "/a/b", "../s3", "C:/x", "s3"])
@@ -55,6 +55,7 @@ def test_load_config__refuses_them_and_makes_nothing(tmp_path, monkeypatch, path
         load_config(config)
     assert "s3://bucket/prefix" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+    assert str(refused.value).count("store.path") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["pipeline.toml"]
 
 
@@ -78,31 +79,33 @@ def refuse(address):
     with pytest.raises((ConfigError, UnreachableError)) as refused:
         Store(address).find("0" * 64)
     assert SECRET not in str(refused.value)
-    assert str(refused.value) == say_why_unseen(address) or "no answer" in str(refused.value)
+    assert str(refused.value) == str(find_obstacle(address)) or "no answer" in str(refused.value)
     return refused.value
 
 
-def test_store__no_such_bucket(bucket):  # noqa: F811
+def test_store__no_such_bucket(bucket):
     assert "no such bucket" in str(refuse("s3://no-bucket-of-ours/store"))
-    assert say_why_unseen(f"s3://{bucket}/store") == ""
+    assert find_obstacle(f"s3://{bucket}/store") is None
 
 
-def test_store__http_without_leave(bucket, monkeypatch):  # noqa: F811
+def test_store__http_without_leave(bucket, monkeypatch):
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     assert "AWS_ALLOW_HTTP=true" in str(refuse(f"s3://{bucket}/store"))
 
 
-def test_store__no_server(bucket, monkeypatch):  # noqa: F811
+def test_store__no_server(bucket, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
         monkeypatch.setitem(bucket_module.RETRIES, "max_retries", 1)
+        monkeypatch.setattr(bucket_module, "INSIST_SECONDS", 0.5)
+        monkeypatch.setattr(bucket_module, "CHECK_SECONDS", 0.5)
         error = refuse(f"s3://{bucket}/store")
     assert isinstance(error, UnreachableError)
     assert "try again later" in str(error)
 
 
-def test_explain__refused_requests_name_the_variables(bucket):  # noqa: F811
+def test_explain__refused_requests_name_the_variables(bucket):
     opened = open_objects(f"s3://{bucket}/store")
     assert isinstance(opened, Bucket)
     said = opened._explain(
@@ -110,3 +113,12 @@ def test_explain__refused_requests_name_the_variables(bucket):  # noqa: F811
     )
     assert isinstance(said, ConfigError)
     assert "AWS_SECRET_ACCESS_KEY" in str(said)
+
+
+def test_refuse_unseen__where_only_an_answer_is_missing_it_may_be_tried_again():
+    silent, strange = UnreachableStoreError("no answer"), ConfigError("no credentials")
+    refuse_unseen("s3://a/b", {"one": None, "two": None})
+    with pytest.raises(UnreachableStoreError, match=r"\['two'\].*no answer"):
+        refuse_unseen("s3://a/b", {"one": None, "two": silent})
+    with pytest.raises(ConfigError, match=r"no credentials.*in its own environment"):
+        refuse_unseen("s3://a/b", {"one": strange, "two": silent})

@@ -8,18 +8,17 @@ import pytest
 from pmflib.objects.addresses import open_objects
 from pmflib.objects.interface import ObjectChangedError
 from tests.faults.faulty_server import FaultyServer, Storm
-from tests.object_store import bucket, object_server  # noqa: F401
 
 
 @pytest.fixture
-def server(object_server: str) -> Iterator[FaultyServer]:  # noqa: F811
+def server(object_server: str) -> Iterator[FaultyServer]:
     server = FaultyServer(urlsplit(object_server).port or 0, 0)
     yield server
     server.close()
 
 
 @pytest.fixture
-def objects(server, bucket, monkeypatch):  # noqa: F811
+def objects(server, bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
     return open_objects(f"s3://{bucket}/some/place")
 
@@ -82,3 +81,17 @@ def test_read__cut_within_its_content(server, objects, tmp_path):
     objects.fetch_file("a", tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == content
     assert server.seen["cut body"] == 3
+
+
+def test_list_and_check__cut_within_the_answer(server, objects):
+    objects.put("folder/a", b"1")
+    for number, ask in enumerate(
+        (
+            lambda: [facts.name for facts in objects.list_objects("folder/")] == ["folder/a"],
+            lambda: objects.list_folders("") == ["folder"],
+            lambda: objects.check() is None,
+        )
+    ):
+        server.storm = Storm(("cut body",), 1.0, most=1)
+        assert ask()
+        assert server.seen["cut body"] == number + 1

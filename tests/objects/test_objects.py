@@ -6,7 +6,6 @@ import pytest
 
 from pmflib.objects.addresses import open_objects
 from pmflib.objects.interface import ObjectChangedError
-from tests.object_store import bucket, object_server  # noqa: F401
 
 
 @pytest.fixture(params=["folder", "bucket"])

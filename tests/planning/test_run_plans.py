@@ -63,6 +63,20 @@ def test_run_plan__store_is_read_once_or_in_each_pass():
     assert any("blocks stay" in sentence for sentence in kept.describe())
 
 
+def test_run_plan__tables_of_wide_logs_are_saved_by_the_pairs_that_were_seen():
+    size = LogSize(10**5, 943, 1682, 8410, 0.063, 1, 10**6, 10**6, layout="long")
+    wide = RunPlan(size, FitSize(5), ClusterSize(4), Speeds())
+    count, fit = (
+        next(each for each in wide.stages if each.stage == name) for name in ("count", "fit")
+    )
+    seen = 943 * (1682 * 0.063) ** 2
+    assert count.written_bytes == pytest.approx(2 * 16 * seen)
+    assert fit.read_bytes == pytest.approx(14 / 16 * 16 * seen)
+    dense = plan(rows=10**7)
+    (count,) = (each for each in dense.stages if each.stage == "count")
+    assert count.written_bytes == 2 * 16 * 8 * 150**2
+
+
 def test_run_plan__what_does_not_fit_is_named_with_both_numbers():
     wide = plan(rows=10**6, workers=2, memory=1.0, levels=20_000)
     assert not wide.fits
@@ -103,11 +117,30 @@ def test_correct_speeds__a_run_that_took_longer_makes_the_next_longer():
     assert speeds.em_ns == pytest.approx(2 * then.speeds.em_ns)
     assert speeds.count_share == then.speeds.count_share
     assert len(notes) == 1
-    same, _ = correct_speeds(then, {"refine": 1e9})
+    same, capped = correct_speeds(then, {"refine": 1e9})
     assert same.em_ns == pytest.approx(5 * then.speeds.em_ns)
+    assert "5 times at most" in capped[0]
+    assert "at most" not in notes[0]
 
 
 def test_show_bytes_and_seconds():
     assert [show_bytes(n) for n in (0, 999, 3.8e11, 5.5e12)] == ["0 B", "999 B", "380 GB", "5.5 TB"]
     shown = [show_seconds(n) for n in (0.123, 42, 420, 12_600, 181_440)]
     assert shown == ["0.12 s", "42 s", "7 min", "3.5 h", "2.1 days"]
+
+
+def test_describe__says_what_traits_take_on_top():
+    assert not any(each.startswith("traits") for each in plan(10**8, 16).describe())
+    found = {
+        (traits, workers): next(
+            each
+            for each in plan(10**8, workers, fit=FitSize(20, traits=traits)).describe()
+            if each.startswith("traits: not in the table")
+        )
+        for traits in ("compared", "alone")
+        for workers in (16, 160)
+    }
+    # 14 of 16 folds of 2.7e9 cells, 8 passes of .4 microseconds
+    assert "take 8 min to" in found["compared", 16]
+    assert "take 47 s to" in found["compared", 160]
+    assert found["alone", 16] == found["compared", 16] + "; fit and refine are not run"

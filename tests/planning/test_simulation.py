@@ -31,18 +31,46 @@ def test_time_maps__is_what_the_simulation_plays(rows, workers, name):
     assert played.scheduler == pytest.approx(closed.scheduler, rel=0.1)
 
 
+def test_time_maps__counting_uses_a_thousand_workers():
+    planner = plan(10**10, 1000)
+    work = planner.list_maps()["count"]
+    played = [simulate_map(work, planner.cluster, SPEEDS, seed=seed) for seed in range(5)]
+    assert sum(each.efficiency for each in played) / len(played) > 0.7
+    assert planner.plan_counts().efficiency > 0.7
+    # as many maps as there are folds, each handed out and merged for itself
+    apart = replace(work, calls=planner.fit.folds)
+    assert simulate_map(apart, planner.cluster, SPEEDS).wall > played[0].wall + 0.05
+
+
 @pytest.mark.parametrize("workers", [100, 250, 500, 1000])
-def test_time_maps__passes_of_runs_side_by_side_are_what_the_simulation_plays(workers):
+@pytest.mark.parametrize("name", ["pass", "pass and score"])
+def test_time_maps__passes_of_runs_side_by_side_are_what_the_simulation_plays(workers, name):
     planner = plan(10**10, workers)
-    work = planner.list_maps()["pass"]
+    work = planner.list_maps()[name]
     assert work.side_by_side == 2
+    if work.beside is not None:
+        work = replace(work, beside=replace(work.beside, repeats=8))
     closed = time_maps(replace(work, repeats=8), planner.cluster, SPEEDS)
     played = simulate_map(work, planner.cluster, SPEEDS, rounds=4)
     assert played.wall / 1.1 <= closed.wall <= 1.1 * played.wall
     assert played.scheduler == pytest.approx(closed.scheduler, rel=0.1)
     one_by_one = time_maps(replace(work, repeats=8, side_by_side=1), planner.cluster, SPEEDS)
     assert played.wall < one_by_one.wall
-    assert played.efficiency > 0.75
+    assert played.efficiency > (0.75 if name == "pass" else 0.7)
+
+
+def test_time_maps__models_are_judged_while_passes_are_made():
+    planner = plan(10**10, 1000)
+    maps = planner.list_maps()
+    together = maps["pass and score"]
+    apart = time_maps(maps["pass"], planner.cluster, SPEEDS)
+    judged = time_maps(together.beside, planner.cluster, SPEEDS)
+    found = time_maps(together, planner.cluster, SPEEDS)
+    assert apart.wall < found.wall < apart.wall + judged.wall
+    assert found.scheduler == pytest.approx(apart.scheduler + judged.scheduler)
+    assert planner.plan_refine().efficiency > 0.75
+    # few threads, one work at a time
+    assert "pass and score" not in plan(10**8, 16).list_maps()
 
 
 def test_simulate_map__same_seed_same_times():

@@ -11,7 +11,7 @@ from pmflib.planning.task_counts import (
     plan_folds,
 )
 from pmflib.running.grouping import group_blocks
-from pmflib.running.maps import SENT_BYTES
+from pmflib.running.shared_values import SENT_BYTES
 from pmflib.running.task_plans import plan_tasks
 
 

@@ -187,6 +187,30 @@ def test_aggregation__plots_of_workers():
         found.plot_confusion("bobb")
 
 
+def test_aggregation__reliability_by_labels_that_it_was_not_given():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 2, 200)
+    rows = [
+        (task, worker, truth[task] if rng.random() < 0.7 else 1 - truth[task])
+        for task in range(200)
+        for worker in range(4)
+    ]
+    labels = dict(zip(("task", "worker", "label"), zip(*rows, strict=True), strict=True))
+    given = {task: int(truth[task]) for task in range(50)}
+    found = crowd.aggregate(labels, known=given)
+    known = dict(enumerate(truth.tolist()))
+    before, after = (
+        each.lines[0].get_xydata() for each in found.plot_reliability(known).containers
+    )
+    right = found.codes[50:] == truth[50:]
+    for points, sure in ((before, found.posterior.max(axis=1)), (after, found.confidence)):
+        assert len(points) == 10
+        assert points[:, 0].mean() == pytest.approx(100 * sure[50:].mean())
+        assert points[:, 1].mean() == pytest.approx(100 * right.mean())
+    with pytest.raises(PmfError, match="labels of no other tasks"):
+        found.plot_reliability(given)
+
+
 def test_open_axes__those_given_are_drawn_on(model):
     figure, axes = pyplot.subplots(1, 2)
     assert model.plot_states(ax=axes[1]) is axes[1]

@@ -45,7 +45,9 @@ def test_gather_report__of_a_label_log(config):
     assert [name for name, *_ in labels.list_workers()] == labels.workers
     text = " ".join(summarise_run(found))
     assert "It found labels for 60 tasks, from 240 labels that 4 workers gave." in text
-    assert list_troubles(found) == ["1 worker no better than chance, or always the same: same."]
+    assert list_troubles(found) == [
+        "1 worker worse than chance, always the same, or with another's mistakes: same."
+    ]
 
 
 def test_render_page__of_a_label_log(config, tmp_path):
@@ -57,3 +59,13 @@ def test_render_page__of_a_label_log(config, tmp_path):
     assert page.count('role="img"') == 2
     again = gather_report(Store(config.parent / "store"), "votes@labels", 1)
     assert page == render_page(again)
+
+
+def test_summarise_run__says_what_was_known(config):
+    text = config.read_text("utf-8")
+    (config.parent / "gold.csv").write_text("task,label\nt1,yes\nt2,no\nnobody,no\n")
+    config.write_text(text + '[crowd]\nknown = "gold.csv"\n')
+    facts = crowd_flow.fn(str(config))
+    assert facts["known_labels"] == {"known": 2, "set_aside": {"unknown_task": 1}}
+    found = gather_report(Store(config.parent / "store"), "votes@labels", 2)
+    assert "Of 2 tasks the true label was known" in " ".join(summarise_run(found))

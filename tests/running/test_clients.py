@@ -1,9 +1,10 @@
 import resource
+import threading
 from functools import partial
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 
 from pmflib.config import ClusterConfig
 from pmflib.errors import ClusterError, ClusterWarning, ConfigError
@@ -17,6 +18,7 @@ from pmflib.running.clients import (
     start_workers,
     use_workers,
 )
+from pmflib.running.dask_clients import start_client
 from pmflib.running.memory_limits import find_memory_limit
 
 
@@ -30,6 +32,17 @@ def test_open_client__a_scheduler_that_does_not_answer_is_waited_for(monkeypatch
         open_client("tcp://127.0.0.1:9", cluster),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("address", "error"), [("tcp://127.0.0.1:9", OSError), ("nonsense", ValueError)]
+)
+def test_start_client__one_that_does_not_connect_leaves_no_thread_behind(address, error):
+    before = threading.enumerate()
+    # the error holds the client, which the collector of garbage cannot close before the threads are looked at
+    with pytest.raises(error):
+        start_client(address, 0.2)
+    assert "IO loop" not in {each.name for each in threading.enumerate() if each not in before}
 
 
 def test_open_client__what_is_no_address_is_not_tried_again():
@@ -73,8 +86,8 @@ def test_share_workers__start_when_a_stage_works_and_are_shared(monkeypatch):
     assert first == second
     assert len(started) == 1
     # they have ended with the run: nobody answers, and who works after it starts others
-    with pytest.raises((OSError, ValueError)), Client(first, set_as_default=False, timeout=0.5):
-        pass
+    with pytest.raises((OSError, ValueError)):
+        start_client(first, 0.5)
     with use_workers(ClusterConfig(workers=1)) as alone, open_client(alone):
         assert alone != first
     assert len(started) == 2

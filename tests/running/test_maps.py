@@ -8,23 +8,11 @@ import pytest
 from dask.utils import key_split
 
 from pmflib.errors import ConfigError
-from pmflib.running.clients import LateClient, count_threads
-from pmflib.running.maps import (
-    SENT_BYTES,
-    is_sent_along,
-    keep_loaded,
-    map_items,
-    measure_shared,
-    recall_items,
-    run_blocks,
-    start_blocks,
-)
+from pmflib.running.clients import count_threads
+from pmflib.running.held_items import keep_loaded
+from pmflib.running.maps import run_blocks, start_blocks, start_maps
+from pmflib.running.shared_values import SENT_BYTES
 from pmflib.running.task_names import name_range, name_tasks
-
-
-@pytest.fixture(params=["alone", "threads"])
-def client(request):
-    return None if request.param == "alone" else request.getfixturevalue("thread_client")
 
 
 def give_back(item):
@@ -86,38 +74,13 @@ def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
 
 def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monkeypatch):
     monkeypatch.setattr("pmflib.running.task_plans.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.maps.COPY_SHARE", 2)
+    monkeypatch.setattr("pmflib.running.shared_values.COPY_SHARE", 2)
     monkeypatch.setattr("pmflib.running.maps.count_threads", lambda client: 9)
     shared = np.arange(100_000)
     found = run_blocks(
         thread_client, lambda item, array: item * int(array[-1]), range(20), sum, shared
     )
     assert found == 190 * 99_999
-
-
-@pytest.mark.parametrize(
-    ("value", "n_bytes"),
-    [
-        (None, 0),
-        (True, 0),
-        (7, 0),
-        (0.5, 0),
-        ("store", 5),
-        (name_range, 0),
-        (np.zeros(10), 80),
-        (lambda: None, None),
-        ([1, 2], None),
-    ],
-)
-def test_measure_shared__small_values_are_sent_along(value, n_bytes):
-    assert measure_shared(value) == n_bytes
-    assert is_sent_along(n_bytes, 1000) == (n_bytes is not None)
-
-
-def test_is_sent_along__not_what_is_large_in_all_tasks():
-    assert is_sent_along(10_000, 10)
-    assert not is_sent_along(10_000, 1000)
-    assert not is_sent_along(SENT_BYTES + 1, 1)
 
 
 def test_start_blocks__small_values_are_no_tasks(thread_client):
@@ -190,33 +153,26 @@ def test_start_blocks__tells_of_progress(thread_client):
     assert seen[-1] <= pending.n_done() == 2
 
 
-def test_map_items__keeps_the_order_of_the_items(client):
-    done = []
-    results = map_items(
-        client,
-        lambda item, base: time.sleep(0.05 * (item == 0)) or base + item,
-        [0, 1, 2],
-        100,
-        on_result=done.append,
-    )
-    assert results == [100, 101, 102]
-    assert done == [1, 2, 3]
-    assert map_items(client, give_back, []) == []
+@pytest.mark.parametrize("sizes", [[1], [1, 1], [3, 1, 10], [100, 2, 90]])
+def test_start_maps__each_is_merged_in_a_tree_of_its_own(client, sizes):
+    items = {f"map-{n}": [(n, place) for place in range(size)] for n, size in enumerate(sizes)}
+    pending = start_maps(client, give_back, items, list)
+    expected = [run_blocks(None, give_back, each, list) for each in items.values()]
+    assert [each.wait() for each in pending] == expected
+    if client is not None:
+        assert [len(each.leaves) for each in pending] == sizes
 
 
-def test_map_items__what_is_known_is_not_asked_again(client):
-    known = recall_items(lambda item: item if item % 2 else None, range(6))
-    done = []
-    asked = map_items(client, negate, range(6), known=known, on_result=done.append)
-    assert known == [None, 1, None, 3, None, 5]
-    assert asked == [0, 1, -2, 3, -4, 5]
-    assert done == [4, 5, 6]
+def test_start_maps__share_values_once(thread_client):
+    # names that no other test gives: its tasks may not be forgotten yet
+    items = {"shared-by-first": [1, 2], "shared-by-second": [3]}
+    shared = "x" * (SENT_BYTES + 1)
+    pending = start_maps(thread_client, count_letters, items, sum, shared)
+    assert [each.wait() for each in pending] == [2 * len(shared) + 3, len(shared) + 3]
+    keys = thread_client.run_on_scheduler(lambda dask_scheduler: [*map(str, dask_scheduler.tasks)])
+    mine = [key for key in keys if "shared-by-" in key]
+    assert len([key for key in mine if "-shared'" in key]) == 1, mine
 
 
-def test_map_items__does_not_use_the_client_where_all_is_known():
-    unusable = LateClient(lambda: pytest.fail("there is nothing to do"))
-    assert map_items(unusable, negate, [1, 2], known=[3, 4]) == [3, 4]
-
-
-def negate(item):
-    return -item
+def count_letters(item, word):
+    return item + len(word)

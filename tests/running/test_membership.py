@@ -15,10 +15,12 @@ from pmflib.errors import (
     ConfigError,
     LostSchedulerError,
     MemoryPlanError,
+    PmfError,
 )
 from pmflib.running import membership
 from pmflib.running.clients import check_workers_see, count_threads, find_memory, open_client
-from pmflib.running.maps import map_items, run_blocks
+from pmflib.running.item_maps import map_items
+from pmflib.running.maps import run_blocks
 from pmflib.running.memory_plan import MemoryPlan
 
 GIB = 1 << 30
@@ -216,7 +218,10 @@ def test_count_threads__as_many_as_are_expected():
     ("facts", "said"),
     [
         ({"version": "0.0.1"}, r"worker tcp.* has pmflib 0.0.1, and this run .*install the same"),
-        ({"unseen": {"/store": "no such folder there"}}, r"/store.*tcp.*no such folder there"),
+        (
+            {"unseen": {"/store": PmfError("no such folder there")}},
+            r"/store.*tcp.*no such folder there",
+        ),
         (ImportError("no pmflib"), r"worker tcp.* cannot run pmflib .* ImportError: no pmflib"),
     ],
 )
@@ -266,3 +271,10 @@ def test_explain__workers_that_were_killed():
     assert f"last {worker.address}: with a memory limit of 3.0 GiB" in str(explained)
     assert "of which EM was expected to take 1.0 GiB" in str(explained)
     assert isinstance(unlimited, ClusterError)
+
+
+def test_open_client__an_adaptive_cluster_starts_its_first_worker():
+    with start_cluster(0) as cluster:
+        cluster.adapt(minimum=0, maximum=1, interval="100ms", wait_count=100)
+        with open_patiently(cluster, 30, workers=1) as client:
+            assert run_blocks(client, abs, [-1, -2], sum) == 3

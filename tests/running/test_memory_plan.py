@@ -14,6 +14,14 @@ def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():
         plan.check((4 << 30) - 1)
 
 
+def test_take_larger__of_each_side_the_larger_part():
+    first = MemoryPlan("first", {"tables": 10}, "Use less.", {"counts": 3})
+    second = MemoryPlan("second", {"pairs": 7}, "Use less.", {"pairs": 9})
+    for larger in (first.take_larger(second), second.take_larger(first)):
+        assert (larger.stage, larger.needed) == ("first", 10)
+        assert larger.client_parts == {"pairs": 9}
+
+
 @pytest.mark.parametrize(
     ("n", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 40, "3.0 TiB")],

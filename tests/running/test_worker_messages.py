@@ -2,7 +2,7 @@ import time
 
 from pmflib.config import ClusterConfig
 from pmflib.running.clients import open_client, start_workers
-from pmflib.running.maps import map_items
+from pmflib.running.item_maps import map_items
 from pmflib.running.worker_messages import listen_to_counts, report_count
 
 

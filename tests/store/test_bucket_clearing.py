@@ -17,7 +17,7 @@ from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, find_live, list_records
 from pmflib.store.unfinished import list_unfinished
 from pmflib.store.verification import verify_store
-from tests.object_store import bucket, forget_mirror, object_server, read_bucket  # noqa: F401
+from tests.object_store import forget_mirror, read_bucket
 from tests.store.test_collection import build, record, run_nights
 from tests.store.test_copying import erase, fill
 
@@ -33,7 +33,7 @@ def here(tmp_path):
 
 
 @pytest.fixture
-def there(bucket):  # noqa: F811
+def there(bucket):
     """An empty store in a bucket."""
     return Store(f"s3://{bucket}/there")
 
@@ -93,7 +93,7 @@ def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
     assert list_content(back) == list_content(here)
 
 
-def test_copy_store__to_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):  # noqa: F811
+def test_copy_store__to_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
     here = Store(tmp_path / "here")
     run_nights(here, nights=2)
     with monkeypatch.context() as patch:
@@ -190,7 +190,7 @@ def test_collect__in_a_bucket_is_alone(there):
         assert collect(there, 1).artefacts == {}
 
 
-def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):  # noqa: F811
+def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
     here = Store(tmp_path / "here")
     run_nights(here, nights=2)
     first = Store(f"s3://{bucket}/first")

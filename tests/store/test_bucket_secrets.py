@@ -7,10 +7,10 @@ import pytest
 
 from flows import cli
 from tests.flows.nights import Nights, draw_ratings, make_movies
-from tests.object_store import SECRET, bucket, object_server, read_bucket  # noqa: F401
+from tests.object_store import SECRET, read_bucket
 
 
-def test_run__writes_no_secret_anywhere(bucket, tmp_path, monkeypatch, capsys, caplog):  # noqa: F811
+def test_run__writes_no_secret_anywhere(bucket, tmp_path, monkeypatch, capsys, caplog):
     caplog.set_level(logging.DEBUG)
     address = f"s3://{bucket}/nights"
     nights = Nights(

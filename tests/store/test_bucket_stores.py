@@ -22,7 +22,7 @@ from pmflib.store.run_records import RunRecord, append_record, find_live, find_r
 from pmflib.store.sample_blocks import BlockReference
 from pmflib.store.unfinished import list_unfinished
 from pmflib.store.zarr_arrays import open_group, read_arrays, read_rows, write_arrays
-from tests.object_store import bucket, forget_mirror, object_server, read_bucket  # noqa: F401
+from tests.object_store import forget_mirror, read_bucket
 
 VALUES = np.arange(30_000).reshape(-1, 3)
 MODEL, OTHER = (Reference("model", digit * 64, digit * 64) for digit in "12")
@@ -31,7 +31,7 @@ RUN = RunRecord("run", "promoted", "better", TIME, TIME, "c", {"model": MODEL}, 
 
 
 @pytest.fixture
-def address(bucket):  # noqa: F811
+def address(bucket):
     return f"s3://{bucket}/stores/one"
 
 

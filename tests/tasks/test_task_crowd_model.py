@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -6,7 +7,7 @@ import pytest
 
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import aggregate, read_labels
+from pmflib.crowd import aggregate, likeliest_start, read_labels
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
@@ -26,6 +27,13 @@ from tests.pipelines import make_schema, summary_of
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 100}
 K = 3
+
+
+@pytest.fixture(autouse=True)
+def short_screening(monkeypatch):
+    """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
+    screening = replace(likeliest_start.SCREENING, n_passes=6)
+    monkeypatch.setattr(likeliest_start, "SCREENING", screening)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +81,7 @@ def locate(config, reference):
     return Store(config.resolve(config.store.path)).locate(reference)
 
 
-def read_posterior(config, reference):
+def read_probabilities(config, reference):
     labels = pq.read_table(locate(config, reference) / "labels").sort_by("task")
     return np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(K)], axis=1)
 
@@ -92,7 +100,8 @@ def test_crowd_model__of_pairs_alone_is_that_in_memory_to_the_same_bits(
     found = run(config, workers)["labels"]
     expected = aggregate(log, method, em=False)
     np.testing.assert_array_equal(read_confusion(config, found), expected.confusion)
-    np.testing.assert_array_equal(read_posterior(config, found), expected.posterior)
+    # sums of the calibration are made in the order of the blocks here and there: the last bits differ
+    np.testing.assert_allclose(read_probabilities(config, found), expected.probabilities, atol=1e-9)
     summary = summary_of(config, found)
     assert (summary["em"], summary["passes"], summary["converged"]) == (False, 0, True)
 
@@ -104,7 +113,9 @@ def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, me
         config = choose(crowd, method, em)
         found = run(config, workers)["labels"]
         expected = aggregate(log, method, em=em, max_passes=100, tol=1e-4)
-        np.testing.assert_allclose(read_posterior(config, found), expected.posterior, atol=1e-9)
+        np.testing.assert_allclose(
+            read_probabilities(config, found), expected.probabilities, atol=1e-9
+        )
         np.testing.assert_allclose(read_confusion(config, found), expected.confusion, atol=1e-9)
         assert summary_of(config, found)["passes"] == expected.n_passes
 
@@ -157,7 +168,7 @@ def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     assert grown["pairs"].digest != before["pairs"].digest
     expected = aggregate(log, "multispa", max_passes=100, tol=1e-4)
     np.testing.assert_allclose(
-        read_posterior(config, grown["labels"]), expected.posterior, atol=1e-9
+        read_probabilities(config, grown["labels"]), expected.probabilities, atol=1e-9
     )
 
 
@@ -191,7 +202,7 @@ def test_crowd_model__goes_on_where_it_was_interrupted(crowd, workers, monkeypat
         return find_labels.fn(config, found["dataset"], model, workers)
 
     # among the first passes, of which those from the votes are the second; and among those that go on
-    for stop_at in (14, 23):
+    for stop_at in (9, 16):
         _, expected, again, n_left, n_made = run_interrupted(monkeypatch, label, judged, stop_at)
         assert (again, n_made) == (expected, n_left)
 

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -5,12 +7,13 @@ import pytest
 from pmflib.config import make_crowd
 from pmflib.crowd import aggregate
 from pmflib.crowd.pipeline import checkpoint, fitting
-from pmflib.errors import ConfigError, SchemaError
+from pmflib.errors import ConfigError, SchemaError, SourceError
 from pmflib.ingest import label_census as census_module
 from pmflib.store.artefacts import Store
 from tasks.census import census
 from tasks.crowd_model import crowd_model
 from tasks.ingest import ingest
+from tasks.known import find_known_labels
 from tasks.labels import find_labels
 from tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
@@ -37,10 +40,13 @@ def write_log(path, table, rows):
 def run(config, workers, **crowd):
     config = with_crowd(config, **crowd)
     dataset = ingest.fn(config, workers, census.fn(config, workers))
-    model = None
+    model = known = None
+    if config.crowd.known is not None:
+        known = find_known_labels.fn(config, dataset, workers)
     if config.crowd.begins_with_pairs:
-        model = crowd_model.fn(config, dataset, worker_pairs.fn(config, dataset, workers), workers)
-    return find_labels.fn(config, dataset, model, workers)
+        pairs = worker_pairs.fn(config, dataset, workers)
+        model = crowd_model.fn(config, dataset, pairs, workers, known)
+    return find_labels.fn(config, dataset, model, workers, known)
 
 
 def with_crowd(config, **crowd):
@@ -81,7 +87,8 @@ def test_find_labels__equals_the_table_in_memory(crowd, log, workers, method):
     labels, people = read_labels(crowd, reference)
     expected = aggregate(log[0], method, max_passes=500)
     found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(3)], axis=1)
-    np.testing.assert_allclose(found, expected.posterior, atol=1e-8)
+    np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
+    np.testing.assert_allclose(labels["confidence"], expected.confidence, atol=1e-8)
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
     assert labels["n_labels"].to_pylist() == [4] * 400
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
@@ -89,6 +96,107 @@ def test_find_labels__equals_the_table_in_memory(crowd, log, workers, method):
     np.testing.assert_allclose(people["probability.c0|c2"], expected.confusion[:, 0, 2], atol=1e-8)
     summary = summary_of(crowd, reference)
     assert (summary["tasks"], summary["labels"], summary["workers"]) == (400, 1600, 15)
+    assert summary["power"] == pytest.approx(expected.calibration.power, abs=1e-6)
+
+
+@pytest.mark.parametrize(("method", "em"), [("auto", True), ("robust", True), ("robust", False)])
+def test_find_labels__known_labels_equal_those_in_memory(crowd, tmp_path, log, workers, method, em):
+    table, truth = log
+    known = {task: int(truth[task] + (task % 2)) % 3 for task in range(0, 400, 19)}
+    # classes have intercepts where several of them are known
+    assert {*known.values()} == {0, 1, 2}
+    lines = [f"t{task:03},c{label},me" for task, label in known.items()]
+    (tmp_path / "gold.csv").write_text("\n".join(["task,label,by", *lines]) + "\n")
+    reference = run(crowd, workers, method=method, em=em, known=str(tmp_path / "gold.csv"))
+    labels, people = read_labels(crowd, reference)
+    expected = aggregate(table, method, em=em, max_passes=500, known=known)
+    found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in range(3)], axis=1)
+    np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
+    np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-6)
+    assert np.flatnonzero(labels["known"].to_pylist()).tolist() == [*known]
+    summary = summary_of(crowd, reference)
+    assert summary["majority_agreement"] == expected.tally.majority_agreement
+    assert summary["known"] == len(known) == 22
+    assert not {row["task"] for row in summary["ask_again"]} & {f"t{task:03}" for task in known}
+
+
+def test_find_labels__ordered_classes_equal_those_in_memory(crowd, log, workers):
+    plain, reference = (
+        run(crowd, workers, classes=("c2", "c0", "c1"), ordinal=each) for each in (False, True)
+    )
+    assert plain != reference
+    labels, _ = read_labels(crowd, reference)
+    expected = aggregate(log[0], classes=[2, 0, 1], ordinal=True, max_passes=500)
+    found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in (2, 0, 1)], axis=1)
+    np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
+    with pytest.raises(SchemaError, match="nothing says how the classes"):
+        run(crowd, workers, ordinal=True)
+    with pytest.raises(ConfigError, match="has no use for the order of classes"):
+        make_crowd({"ordinal": True, "method": "robust"})
+
+
+def test_find_labels__changed_known_labels_make_labels_again_and_nothing_else(
+    crowd, tmp_path, log, workers
+):
+    gold = tmp_path / "gold.csv"
+
+    def find(text):
+        gold.write_text(text)
+        return run(crowd, workers, known=str(gold))
+
+    def count():
+        entries = Store(crowd.resolve(crowd.store.path)).entries()
+        return Counter(entry.reference.kind for entry in entries)
+
+    plain = run(crowd, workers)
+    first = find("task,label\nt000,c1\n")
+    before = count()
+    assert find("task,label\nt000,c1\n") == first != plain
+    assert count() == before
+    assert find("task,label\nt000,c2\n") not in (first, plain)
+    assert count() - before == {"known-labels": 1, "labels": 1, "source": 1}
+
+
+def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, workers):
+    gold = tmp_path / "gold.csv"
+    rows = ["t000,c1", " t001 ,c2 ", ",c1", "t002,", "t003,c9", "t004,c0", "t004,c1", "t000,c1"]
+    gold.write_text("\n".join(["task,label", *rows, "nobody,c1", "t005"]) + "\n")
+    config = with_crowd(crowd, known=str(gold))
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    reference = find_known_labels.fn(config, dataset, workers)
+    folder = Store(config.resolve("store")).locate(reference)
+    assert pq.read_table(folder / "known.parquet").num_rows == 2
+    table = pq.read_table(folder / "quarantine.parquet").to_pydict()
+    assert dict(zip(table["row"], table["reason"], strict=True)) == {
+        3: "no_task",
+        4: "no_label",
+        5: "unknown_label",
+        6: "contradictory",
+        7: "contradictory",
+        8: "repeated",
+        9: "unknown_task",
+        10: "malformed",
+    }
+    assert summary_of(config, reference)["known"] == 2
+
+
+def test_find_known_labels__refuses_what_belongs_to_something_else(crowd, tmp_path, workers):
+    config = with_crowd(crowd, known="gold.csv")
+    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    gold = tmp_path / "gold.csv"
+    with pytest.raises(SourceError):
+        find_known_labels.fn(config, dataset, workers)
+    gold.write_text("task,label\nT1,c1\nT2,c2\n")
+    with pytest.raises(
+        SchemaError, match=r"gold\.csv: none of its 2 rows gives the label of a task"
+    ):
+        find_known_labels.fn(config, dataset, workers)
+    gold.write_text("task,label\n")
+    with pytest.raises(SchemaError, match=r"gold\.csv: has no rows"):
+        find_known_labels.fn(config, dataset, workers)
+    gold.write_text("task,truth\nt000,c1\n")
+    with pytest.raises(SourceError, match="no column 'label'"):
+        find_known_labels.fn(config, dataset, workers)
 
 
 def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):

@@ -9,12 +9,12 @@ from pmflib.counting.groups import count_some, load_groups
 from pmflib.errors import ConfigError, PmfError
 from pmflib.ranks import by_pairs, fit_runs, pair_search, stored_selection
 from pmflib.ranks.folds import fit_rank
-from pmflib.ranks.stored_selection import take_samples
 from pmflib.selection.comparison import Comparison
 from pmflib.selection.comparison_tables import draw_markdown
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.lineage import trace
+from pmflib.store.taken_samples import take_samples
 from tasks import select as stage
 from tasks.count import count
 from tasks.fit import fit
@@ -180,6 +180,21 @@ def test_select__members_target_and_budget_are_options_of_the_choice(counted, wo
     assert summary["comparisons"][-1]["points"][0]["score"] > -0.8
     hurried = select.fn(config.hurry(), dataset, counts, workers)
     assert hurried.identity != plain.identity
+
+
+def test_select__a_target_that_no_pair_shows_has_a_larger_rank_than_pairs(counted, workers):
+    codes = draw_codes(1500, SIZES)
+    rng = np.random.default_rng(3)
+    codes[:, :3] = np.stack([rng.integers(n, size=1500) for n in SIZES[:3]], axis=1)
+    codes[:, 3] = (codes[:, 0] + codes[:, 2]) % 2
+    config, dataset, counts = counted(codes=codes)
+    em = config.em.model_copy(update={"target": "v3"})
+    judged = config.model_copy(update={"em": em})
+    summary = summary_of(judged, select.fn(judged, dataset, counts, workers))
+    assert summary["rank"] > summary["rank_by_pairs"]
+    (ranks,) = (each for each in summary["comparisons"] if each["unit"] == "sample")
+    assert ranks["points"][ranks["chosen"]]["score"] > -0.1
+    assert "pairs alone show" in summary["verdict"]
 
 
 def test_count_some__what_the_stored_counts_have_of_these_variables(counted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,16 @@ import pyarrow.parquet as pq
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import make_judge
+from pmflib.crowd.known_intercepts import add_intercepts
 from pmflib.crowd.likeliest_start import find_likeliest_start
 from pmflib.crowd.pass_methods import PassPlan
-from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
+from pmflib.crowd.passes import (
+    CrowdFit,
+    begin_without_known,
+    ignore_known,
+    run_passes,
+    start_from_votes,
+)
 from pmflib.crowd.pipeline.checkpoint import (
     RunFiles,
     load_fit,
@@ -22,7 +30,7 @@ from pmflib.crowd.pipeline.checkpoint import (
     save_fit,
 )
 from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model, save_crowd_model
-from pmflib.crowd.pipeline.label_tables import make_worker_table
+from pmflib.crowd.pipeline.label_tables import choose_asked_workers, make_worker_table
 from pmflib.crowd.pipeline.memory import join_plans, plan_pair_method
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.running.memory_plan import MemoryPlan
@@ -37,6 +45,8 @@ WORKERS = "workers.parquet"
 """Table of the workers, beside the labels."""
 STATE = "state.npz"
 """Checkpoint of the passes, in the folder of work under way."""
+WITHOUT_KNOWN = "without-known.npz"
+"""Checkpoint of the passes that are made before labels are known."""
 LOG_LIKELIHOODS = "log-likelihoods.npz"
 """Checkpoint of the judged crowd models, in the folder of work under way."""
 
@@ -162,7 +172,8 @@ def fit_stored_labels(
 
     Returns
     -------
-    The state at the end.
+    The state at the end; where labels are known and passes were made, its model has intercepts: see
+    `pmflib.crowd.known_intercepts`.
 
     Raises
     ------
@@ -179,8 +190,14 @@ def fit_stored_labels(
     if found is not None and not em:
         return CrowdFit.from_model(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
+    max_passes, without_known = plan.max_passes, None
+    if found is None and labels.known and plan.annotator_model.votes:
+        without_known = _begin_without_known(labels, plan, work / WITHOUT_KNOWN, on_pass)
+        max_passes += without_known.n_passes
     if (saved := load_fit(work / STATE, plan.annotator_model)) is not None:
         fit = saved
+    elif without_known is not None:
+        fit = replace(without_known, converged=False)
     elif found is None:
         sizes = labels.n_workers, labels.n_classes
         fit = start_from_votes(labels.evaluate, *sizes, plan.annotator_model)
@@ -197,7 +214,28 @@ def fit_stored_labels(
         save_fit(work / STATE, fit)
         on_pass(fit)
 
-    return run_passes(labels.evaluate, fit, max_passes=plan.max_passes, tol=plan.tol, on_pass=keep)
+    fit = run_passes(labels.evaluate, fit, max_passes=max_passes, tol=plan.tol, on_pass=keep)
+    if not labels.known or not fit.n_passes:
+        return fit
+    return replace(fit, model=add_intercepts(fit.model, labels.score_known(fit.model)))
+
+
+def _begin_without_known(
+    labels: StoredLabels, plan: PassPlan, path: Path, on_pass: Callable[[CrowdFit], None]
+) -> CrowdFit:
+    """Make the passes of `begin_without_known`, or what is left of them after a checkpoint."""
+    fit = load_fit(path, plan.annotator_model)
+    if fit is None:
+        sizes = labels.n_workers, labels.n_classes
+        fit = start_from_votes(ignore_known(labels.evaluate), *sizes, plan.annotator_model)
+
+    def keep(fit: CrowdFit) -> None:
+        save_fit(path, fit)
+        on_pass(fit)
+
+    return begin_without_known(
+        labels.evaluate, fit, max_passes=plan.max_passes, tol=plan.tol, on_pass=keep
+    )
 
 
 def write_labels(
@@ -219,13 +257,16 @@ def write_labels(
     Returns
     -------
     Number of tasks, labels and workers; classes and their prior; pseudo-count, number of passes, and whether they
-    converged; Krippendorff's alpha, the share of tasks whose label is the majority's, tasks to ask again, and
-    suspicious workers.
+    converged; power of the labels in their probabilities, the one that predicts left-out labels best, and the share of
+    shared errors; Krippendorff's alpha, the share of tasks whose label is the majority's, tasks to ask again and
+    whom, and suspicious workers.
     """
     (folder / LABELS).mkdir()
-    tally, uncertain = labels.label(fit.model, folder / LABELS, on_partition)
+    calibration = labels.calibrate(fit.model)
+    tally, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_partition)
+    copies = labels.find_copies(fit.model, calibration)
     n_labels = tally.given.sum(axis=1)
-    table = make_worker_table(labels.workers, fit.model, n_labels, labels.classes)
+    table = make_worker_table(labels.workers, fit.model, calibration, n_labels, labels.classes)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return {
         "tasks": labels.n_tasks,
@@ -236,10 +277,13 @@ def write_labels(
         "pseudo_count": fit.model.pseudo_count,
         "passes": fit.n_passes,
         "converged": fit.converged,
+        "power": calibration.power,
+        "left_out_power": calibration.left_out_power,
+        "shared_error": calibration.shared_error,
         "alpha": tally.alpha,
         "majority_agreement": tally.majority_agreement,
-        "ask_again": uncertain.select(["task", "label", "confidence", "n_labels"]).to_pylist(),
+        "ask_again": choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
         "suspicious_workers": tally.find_suspicious(
-            labels.workers, labels.classes, fit.model.prior
+            labels.workers, labels.classes, fit.model.prior, copies
         ),
     }

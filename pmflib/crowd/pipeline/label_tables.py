@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.arrays import BoolArray, FloatArray, IntArray
+from pmflib.blocks import SparseBlock
+from pmflib.crowd.confidence import Calibration
+from pmflib.crowd.label_questions import choose_questions
+from pmflib.crowd.worker_skills import measure_skills
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 N_UNCERTAIN = 10
@@ -22,6 +27,7 @@ def make_label_fields(classes: Sequence[str]) -> pa.Schema:
         pa.field("label", pa.string()),
         pa.field("confidence", pa.float64()),
         pa.field("n_labels", pa.int64()),
+        pa.field("known", pa.bool_()),
     ]
     return pa.schema(
         [*fields, *(pa.field(f"probability.{name}", pa.float64()) for name in classes)]
@@ -29,43 +35,118 @@ def make_label_fields(classes: Sequence[str]) -> pa.Schema:
 
 
 def make_label_table(
-    tasks: Sequence[str], posterior: FloatArray, n_labels: IntArray, classes: Sequence[str]
+    tasks: Sequence[str],
+    chosen: IntArray,
+    probabilities: FloatArray,
+    n_labels: IntArray,
+    is_known: BoolArray,
+    classes: Sequence[str],
 ) -> pa.Table:
-    """Make a row per task: its most probable class, that class's probability, its labels' number, all probabilities.
+    """Make a row per task: its label, that class's probability, its labels' number, all probabilities.
 
     Parameters
     ----------
     tasks
         Names of the tasks.
-    posterior
-        float64 of shape (n_tasks, n_classes).
+    chosen
+        int64 of shape (n_tasks,): class of each task, by the posterior of the method.
+    probabilities
+        float64 of shape (n_tasks, n_classes), calibrated.
     n_labels
         int64 of shape (n_tasks,): number of labels that each task had.
+    is_known
+        bool of shape (n_tasks,): whether the class was known.
     classes
         Names of the classes.
     """
-    best = posterior.argmax(axis=1)
     columns = [
         pa.array(list(tasks), pa.string()),
-        pa.array(list(classes), pa.string()).take(pa.array(best)),
-        pa.array(posterior[np.arange(best.size), best]),
+        pa.array(list(classes), pa.string()).take(pa.array(chosen)),
+        pa.array(probabilities[np.arange(chosen.size), chosen]),
         pa.array(n_labels, pa.int64()),
-        *(pa.array(column) for column in posterior.T),
+        pa.array(is_known),
+        *(pa.array(column) for column in probabilities.T),
     ]
     return pa.Table.from_arrays(columns, schema=make_label_fields(classes))
 
 
+def make_question_fields(classes: Sequence[str]) -> pa.Schema:
+    """Columns of `list_questions`: those of `make_label_table`, and the places of the workers who labelled the task."""
+    return make_label_fields(classes).append(pa.field("asked", pa.list_(pa.int64())))
+
+
+def list_questions(table: pa.Table, labels: SparseBlock) -> pa.Table:
+    """List the ``N_UNCERTAIN`` tasks of a label table that are least certain, with the workers who labelled them.
+
+    Parameters
+    ----------
+    table
+        As from `make_label_table`.
+    labels
+        The same tasks as rows, labels as levels ``worker * n_classes + class``.
+    """
+    n_classes = len(table.column_names) - len(make_label_fields(()))
+    rows = _order_uncertain(table)[:N_UNCERTAIN].to_numpy()
+    block = labels.take(rows)
+    asked = pa.ListArray.from_arrays(
+        pa.array(block.indptr.astype(np.int32)),
+        pa.array(block.indices.astype(np.int64) // n_classes),
+    )
+    return table.take(pa.array(rows)).append_column("asked", asked)
+
+
 def pick_uncertain(tables: Sequence[pa.Table]) -> pa.Table:
-    """Pick the ``N_UNCERTAIN`` tasks that are least certain from label tables, at least one; of equals by name."""
+    """Pick the ``N_UNCERTAIN`` tasks that are least certain from tables, at least one; of equals by name.
+
+    Tasks whose label is known are none of them.
+    """
     joined = pa.concat_tables(tables)
-    order = pc.sort_indices(joined, [("confidence", "ascending"), ("task", "ascending")])
-    return joined.take(order[:N_UNCERTAIN])
+    return joined.take(_order_uncertain(joined)[:N_UNCERTAIN])
+
+
+def _order_uncertain(table: pa.Table) -> pa.Array:
+    order = pc.sort_indices(table, [("confidence", "ascending"), ("task", "ascending")])
+    return order.filter(pc.invert(table["known"].combine_chunks().take(order)))
+
+
+def choose_asked_workers(
+    questions: pa.Table, calibration: Calibration, workers: Sequence[str], classes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Name the worker who should label each of some uncertain tasks, and what is expected of it.
+
+    Parameters
+    ----------
+    questions
+        As from `list_questions`.
+    calibration
+        What their probabilities were calibrated by.
+    workers, classes
+        Names.
+
+    Returns
+    -------
+    Task, label, confidence, n_labels, worker and gain, as of `pmflib.crowd.Aggregation.ask_again`.
+    """
+    columns = [questions[f"probability.{name}"].to_numpy() for name in classes]
+    probabilities = np.stack(columns, axis=1)
+    asked = [np.array(who, np.int64) for who in questions["asked"].to_pylist()]
+    places, chosen, gains = choose_questions(probabilities, calibration, asked, len(asked))
+    facts = questions.select(["task", "label", "confidence", "n_labels"]).to_pylist()
+    rows = zip(places.tolist(), chosen.tolist(), gains.tolist(), strict=True)
+    return [
+        facts[place] | {"worker": workers[who] if who >= 0 else None, "gain": gain}
+        for place, who, gain in rows
+    ]
 
 
 def make_worker_table(
-    workers: Sequence[str], model: CrowdModel, n_labels: IntArray, classes: Sequence[str]
+    workers: Sequence[str],
+    model: CrowdModel,
+    calibration: Calibration,
+    n_labels: IntArray,
+    classes: Sequence[str],
 ) -> pa.Table:
-    """Make a row per worker: accuracy, number of labels given, and the PMF of the labels by true class.
+    """Make a row per worker: accuracy, number of labels, skill with standard error, PMF of the labels by true class.
 
     Parameters
     ----------
@@ -73,6 +154,8 @@ def make_worker_table(
         Names of the workers.
     model
         Prior and confusion matrices.
+    calibration
+        What the skill is measured by: see `pmflib.crowd.worker_skills.measure_skills`.
     n_labels
         int64 of shape (n_workers,): number of labels that each worker gave.
     classes
@@ -80,7 +163,9 @@ def make_worker_table(
     """
     confusion = model.confusion
     right = np.diagonal(confusion, axis1=1, axis2=2) @ model.prior
+    skill, error = measure_skills(calibration.rounds[-1].model)
     columns = {"worker": pa.array(list(workers)), "accuracy": right, "n_labels": n_labels}
+    columns |= {"skill": skill, "standard_error": error}
     for true, name in enumerate(classes):
         for label, given in enumerate(classes):
             columns[f"probability.{given}|{name}"] = confusion[:, label, true]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pmflib.counting.worker_pair_counts import SORTED_PAIRS, SORTED_PER_COUNTED
+from pmflib.crowd.copied_labels import BYTES_OF_PAIR, MOST_LABEL_PAIRS
+from pmflib.crowd.left_out import PIECE_CELLS
 from pmflib.crowd.pipeline.block_groups import MOST_CELLS
 from pmflib.em.memory import plan_em
 from pmflib.methods import CROWD_METHODS
@@ -54,6 +56,13 @@ def plan_label_passes(
     # at worst every task is a stratum of its own; weights of strata, and what is made of them
     table = 8 * n_subclasses * n_classes * n_rows
     parts[f"votes of {n_rows:,} tasks and their strata, by every thread"] = n_threads * 7 * table
+    rounds = 2 * 8 * n_workers * n_classes**2
+    parts["confusion matrices of the calibration, and labels that it works on, by every thread"] = (
+        n_threads * (rounds + 12 * 8 * PIECE_CELLS)
+    )
+    parts["pairs of labels, to find workers with the same mistakes"] = BYTES_OF_PAIR * min(
+        sum(map(_count_label_pairs, groups)), MOST_LABEL_PAIRS
+    )
     return MemoryPlan(
         "passes over the labels",
         parts,
@@ -153,3 +162,8 @@ def _weigh_group(groups: Sequence[Sequence[BlockReference]]) -> int:
 
 def _count_rows(group: Sequence[BlockReference]) -> int:
     return sum(block.n_rows for block in group)
+
+
+def _count_label_pairs(group: Sequence[BlockReference]) -> int:
+    """Pairs of labels of the same task, where tasks of a block have as many labels."""
+    return sum(block.n_observed**2 // max(2 * block.n_rows, 1) for block in group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,22 +11,33 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.crowd.confidence import Calibration, find_calibration
+from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies
 from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
 from pmflib.crowd.label_tally import LabelTally
+from pmflib.crowd.left_out import LeftOutSums, Round, start_sums
 from pmflib.crowd.pipeline.block_groups import (
+    MOST_CELLS,
     count_group_label_pairs,
     count_groups,
     evaluate_group,
+    find_copies_in_groups,
     label_partition,
     load_voted,
+    score_known_group,
+    sum_group,
 )
-from pmflib.crowd.pipeline.label_tables import make_label_fields, pick_uncertain
+from pmflib.crowd.pipeline.known_files import KNOWN
+from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
 from pmflib.em.statistics import EMStatistics
 from pmflib.errors import MemoryPlanError
 from pmflib.running.clients import Client, count_threads
 from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
-from pmflib.running.maps import HeldItems, keep_loaded, map_items, run_blocks
+from pmflib.running.held_items import HeldItems, keep_loaded
+from pmflib.running.item_maps import map_items
+from pmflib.running.maps import run_blocks
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.running.task_plans import plan_tasks
 from pmflib.running.worker_memory import ClusterMemory, PlanWorker
@@ -57,6 +69,8 @@ class StoredLabels:
         Number of folds of the dataset; all of them are used.
     memory
         What plans may use.
+    known
+        Artefact of the known labels, as from `tasks.known.find_known_labels`; None where there are none.
 
     Raises
     ------
@@ -73,6 +87,7 @@ class StoredLabels:
         *,
         n_folds: int,
         memory: ClusterMemory,
+        known: Reference | None = None,
     ) -> None:
         self.client = client
         self.workers = schema.names
@@ -80,6 +95,7 @@ class StoredLabels:
         self.memory = memory
         self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
         self.partitions = list_partitions(store, dataset)
+        self.known = "" if known is None else f"{store.address_artefact(known)}/{KNOWN}"
         self._loaded: HeldItems | None = None
 
     @property
@@ -126,7 +142,9 @@ class StoredLabels:
             votes + sum(block.nbytes for block in blocks)
             <= self.memory.find_spare(plan_worker) // 2
         ):
-            load = partial(load_voted, n_workers=self.n_workers, n_classes=self.n_classes)
+            load = partial(
+                load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
+            )
             costs = [*map(weigh_blocks, self.groups)]
             self._loaded = keep_loaded(self.client, load, self.groups, costs, "load")
 
@@ -146,6 +164,7 @@ class StoredLabels:
             self.groups if self._loaded is None else self._loaded,
             EMStatistics.merge,
             self.n_classes,
+            self.known,
             weights,
             costs=[*map(weigh_blocks, self.groups)],
             name="pass",
@@ -196,8 +215,98 @@ class StoredLabels:
         sizes = self.n_workers, self.n_classes
         return sum(map_items(self.client, count_group_label_pairs, groups, *sizes))
 
+    def calibrate(self, model: CrowdModel) -> Calibration:
+        """Find how confidence in the labels under a crowd model is made believable, in four passes.
+
+        Parameters
+        ----------
+        model
+            Prior and confusion matrices.
+        """
+        weights = LogWeights.from_model(model, with_votes=False)
+        costs = [*map(weigh_blocks, self.groups)]
+
+        def measure(rounds: Sequence[Round], every: int) -> LeftOutSums:
+            if not self.groups:
+                return start_sums(rounds, self.n_workers, self.n_classes)
+            return run_blocks(
+                self.client,
+                sum_group,
+                self.groups if self._loaded is None else self._loaded,
+                LeftOutSums.merge,
+                self.n_classes,
+                self.known,
+                weights,
+                rounds,
+                every,
+                costs=costs,
+                name="calibration",
+            )
+
+        return find_calibration(measure, self.n_tasks)
+
+    def score_known(self, model: CrowdModel) -> KnownScores:
+        """Score the tasks whose label is known: see `pmflib.crowd.known_intercepts.score_known`.
+
+        Parameters
+        ----------
+        model
+            Crowd model that was estimated with the known labels.
+        """
+        if not self.groups or not self.known:
+            return score_known([], model)
+        return run_blocks(
+            self.client,
+            score_known_group,
+            self.groups if self._loaded is None else self._loaded,
+            KnownScores.merge,
+            self.n_classes,
+            self.known,
+            model,
+            max(1, self.n_tasks // MOST_SCORED),
+            costs=[*map(weigh_blocks, self.groups)],
+            name="known",
+        )
+
+    def find_copies(self, model: CrowdModel, calibration: Calibration) -> list[Copies]:
+        """Find pairs of workers with the same mistakes, by one worker of the cluster.
+
+        Of a large log it looks at one task of so many that their probabilities, and their pairs of labels, are as many
+        as are worked on at a time.
+
+        Parameters
+        ----------
+        model
+            Prior and confusion matrices, by which labels are wrong or right.
+        calibration
+            Has the confusion matrices by which workers are wrong.
+        """
+        if not self.groups:
+            return []
+        blocks = [block for group in self.groups for block in group]
+        n_cells = self.n_tasks * self.n_classes
+        n_pairs = sum(block.n_observed**2 / max(block.n_rows, 1) for block in blocks) / 2
+        every = math.ceil(max(n_cells / MOST_CELLS, n_pairs / MOST_LABEL_PAIRS, 1.0))
+        weights = LogWeights.from_model(model, with_votes=False)
+        confusion = calibration.rounds[-1].model.confusion
+        (found,) = map_items(
+            self.client,
+            find_copies_in_groups,
+            [self.groups],
+            self.n_classes,
+            self.known,
+            weights,
+            confusion,
+            every,
+        )
+        return found
+
     def label(
-        self, model: CrowdModel, folder: Path, on_partition: Callable[[int, int], None]
+        self,
+        model: CrowdModel,
+        calibration: Calibration,
+        folder: Path,
+        on_partition: Callable[[int, int], None],
     ) -> tuple[LabelTally, pa.Table]:
         """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
 
@@ -205,6 +314,8 @@ class StoredLabels:
         ----------
         model
             Prior and confusion matrices.
+        calibration
+            How confidence is found.
         folder
             Existing folder, for a file per partition.
         on_partition
@@ -212,7 +323,7 @@ class StoredLabels:
 
         Returns
         -------
-        Sums over all tasks, and the rows of those that are least certain.
+        Sums over all tasks, and those that are least certain, as from `list_questions`.
         """
         n_files = len(self.partitions)
         name = name_for_workers(folder)
@@ -224,13 +335,15 @@ class StoredLabels:
             label_partition,
             files,
             self.classes,
+            self.known,
             LogWeights.from_model(model, with_votes=False),
+            calibration,
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
         drop_handed(gather_in(folder))
         none = LabelTally.zero(self.n_workers, self.n_classes)
         tally = LabelTally.merge([none, *(tally for tally, _ in counted)])
-        empty = make_label_fields(self.classes).empty_table()
+        empty = make_question_fields(self.classes).empty_table()
         return tally, pick_uncertain([empty, *(table for _, table in counted)])
 
 

@@ -42,12 +42,15 @@ class AnnotatorModel:
         Subclasses of every class, 1 or 2. Where tasks differ otherwise than in their class, labels depend on each other
         given the class, and one state per class would be used for that: two classes would share one, and one class
         would fill two. With states to spare, classes stay what the votes say they are.
+    ordinal
+        Whether classes are in order, and mistakes likelier the nearer they are: see
+        `pmflib.solvers.crowd.ordinal_mistakes`.
 
     Raises
     ------
     PmfError
         If pseudo_count or n_subclasses is out of range, or two subclasses are combined with what leaves them no
-        freedom.
+        freedom, or ordered classes with what has no use for their order.
     """
 
     pseudo_count: float | None = None
@@ -56,6 +59,7 @@ class AnnotatorModel:
     one_coin: bool = False
     votes: bool = True
     n_subclasses: int = 1
+    ordinal: bool = False
 
     def __post_init__(self) -> None:
         if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
@@ -69,6 +73,11 @@ class AnnotatorModel:
                 f"n_subclasses is 2, with pseudo_count {self.pseudo_count}, one_coin {self.one_coin} and balanced "
                 f"{self.balanced}; give 1, or leave these as they are: subclasses are distinguished by matrices that "
                 "are free, and shrunk"
+            )
+        if self.ordinal and (self.one_coin or self.pseudo_count == 0):
+            raise PmfError(
+                f"ordinal is true, with pseudo_count {self.pseudo_count} and one_coin {self.one_coin}; the order of "
+                "classes is part of the prior of free matrices: leave it out, or these as they are"
             )
 
 
@@ -93,6 +102,9 @@ class CrowdModel:
         How the confusion matrices were estimated.
     vote_weight
         Weight of the votes beside the labels, as if of so many more workers.
+    intercepts
+        float64 of shape (n_classes,), added to the log-weights of the classes where tasks are scored: what known labels
+        say of mistakes that all workers share, nats. None adds nothing.
     """
 
     states: FloatArray
@@ -100,6 +112,7 @@ class CrowdModel:
     pseudo_count: float
     annotator_model: AnnotatorModel
     vote_weight: float = 0.0
+    intercepts: FloatArray | None = None
 
     @classmethod
     def from_probabilities(cls, prior: FloatArray, confusion: FloatArray) -> CrowdModel:
@@ -162,7 +175,10 @@ class CrowdModel:
             weights = _take_mean_logs(self.mass)
         else:
             weights = np.log(np.maximum(self._state_confusion, FLOOR))
-        return np.log(np.maximum(self._state_prior, FLOOR)), weights.reshape(-1, self.states.size)
+        log_states = np.log(np.maximum(self._state_prior, FLOOR))
+        if self.intercepts is not None:
+            log_states += np.tile(self.intercepts, self.annotator_model.n_subclasses)
+        return log_states, weights.reshape(-1, self.states.size)
 
 
 def split_subclasses(model: CrowdModel) -> CrowdModel:

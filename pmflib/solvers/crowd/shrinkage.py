@@ -9,6 +9,7 @@ the pseudo-count.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from pmflib.solvers.crowd.annotator_model import (
     put_workers_first,
     put_workers_last,
 )
+from pmflib.solvers.crowd.ordinal_mistakes import share_mistakes
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,27 @@ def update_crowd_model(
         labels = _share_evenly(labels)
     if annotator_model.pseudo_count is not None:
         pseudo_count = annotator_model.pseudo_count
-    states = state_mass + (1.0 if pseudo_count else 0.0)
+    states = _share_states(state_mass + (1.0 if pseudo_count else 0.0), n_classes)
     mass = labels
     if pseudo_count:
-        means = _adjust_skills(labels, _pool(labels, annotator_model.one_coin), pseudo_count)
+        means = _adjust_skills(labels, _pool(labels, annotator_model), pseudo_count)
         if annotator_model.pseudo_count is None:
             pseudo_count = _learn_pseudo_count(labels, means, pseudo_count)
         mass = labels + pseudo_count * means
     return CrowdModel(states, put_workers_first(mass), pseudo_count, annotator_model, vote_weight)
+
+
+def _share_states(states: FloatArray, n_classes: int) -> FloatArray:
+    """Tasks by state, of the same classes, where no class has more of a later subclass than all classes on average.
+
+    With a share for each class, the second subclass of one class takes the hard tasks of all; with the same share for
+    all, a class without hard tasks must fill its second subclass with tasks of another one.
+    """
+    by_subclass = states.reshape(-1, n_classes)
+    totals = by_subclass.sum(axis=0)
+    most = by_subclass[1:].sum(axis=1, keepdims=True) / states.sum() * totals
+    later = np.minimum(by_subclass[1:], most)
+    return np.concatenate([totals - later.sum(axis=0), later.reshape(-1)])
 
 
 def _weigh_votes(labels: FloatArray) -> float:
@@ -148,21 +163,27 @@ def _weigh_votes(labels: FloatArray) -> float:
     return SHRINKAGE.vote_weight * need / (1.0 + need) + SHRINKAGE.scarce_weight * scarcity
 
 
-def _pool(labels: FloatArray, one_coin: bool) -> FloatArray:
+def _pool(labels: FloatArray, annotator_model: AnnotatorModel) -> FloatArray:
     """Confusion matrix of all workers together, (n_classes, n_states)."""
     total = (
         labels.sum(axis=2)
         + SHRINKAGE.pooled_everywhere
         + SHRINKAGE.pooled_right * _mark_right(*labels.shape[:2])
     )
-    if one_coin:
+    if annotator_model.one_coin:
         total = _share_evenly(total[:, :, None])[:, :, 0]
+    elif annotator_model.ordinal:
+        right = _mark_right(*total.shape) * total
+        total = right + (total - right).sum(axis=0) * share_mistakes(labels.sum(axis=2))
     return np.asarray(total / total.sum(axis=0))
 
 
+@lru_cache(maxsize=16)
 def _mark_right(n_classes: int, n_states: int) -> FloatArray:
-    """Where labels are right, (n_classes, n_states): 1, and 0 elsewhere."""
-    return np.tile(np.eye(n_classes), n_states // n_classes)
+    """Where labels are right, (n_classes, n_states): 1, and 0 elsewhere; not to be changed."""
+    marks = np.tile(np.eye(n_classes), n_states // n_classes)
+    marks.flags.writeable = False
+    return marks
 
 
 def _share_evenly(labels: FloatArray) -> FloatArray:
@@ -183,7 +204,7 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
     The odds of being right are those of the pooled matrix times a factor of the worker, the same for all classes, whose
     logarithm is normal and found by Newton's steps; mistakes are shared out as in the pooled matrix.
     """
-    from pmflib.kernels.skills import step_skills
+    from pmflib.kernels.skills import find_skills
 
     n_classes, n_states, n_workers = labels.shape
     if n_classes == 1:
@@ -195,13 +216,11 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
     worth = (1.0 + pseudo_count) / (totals + pseudo_count)
     totals *= worth
     right *= worth
-    wrong = np.where(_mark_right(n_classes, n_states) > 0, 0.0, pooled).sum(axis=0)
+    wrong = (pooled * (1.0 - _mark_right(n_classes, n_states))).sum(axis=0)
     odds = pooled[named, states] / wrong
     skills = np.zeros(n_workers)
-    slopes, bends = np.empty_like(skills), np.empty_like(skills)
-    variance = SHRINKAGE.skill_variance
-    for _ in range(SHRINKAGE.skill_steps):
-        step_skills(right, totals, odds, np.exp(skills), variance, slopes, bends, skills)
+    work, variance = np.empty((3, n_workers)), SHRINKAGE.skill_variance
+    find_skills(right, totals, odds, variance, SHRINKAGE.skill_steps, work, skills)
     ahead = odds[:, None] * np.exp(skills)
     missed = 1.0 / (1.0 + ahead)
     means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
@@ -211,14 +230,22 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
 
 def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: float) -> float:
     """Raise the probability of the labels, given the prior's means, and of the pseudo-count itself, by a few steps."""
-    from pmflib.kernels.digamma import digamma, sum_rises
+    from pmflib.kernels.digamma import find_rises
 
-    limits = SHRINKAGE.least_pseudo_count, SHRINKAGE.most_pseudo_count
-    totals = labels.sum(axis=0)
+    totals = labels.sum(axis=0).reshape(-1)
+    # cells and columns at once: in short logs calls take longer than numbers
+    values = np.concatenate([labels.reshape(-1), totals])
+    shares = np.ones(values.size)
+    n_cells = labels.size
+    shares[:n_cells] = means.reshape(-1)
+    rises = np.empty(values.size)
     for _ in range(SHRINKAGE.pseudo_count_steps):
-        gained = sum_rises(labels, means, pseudo_count)
-        spent = float((digamma(totals + pseudo_count) - digamma(np.full(1, pseudo_count))).sum())
+        find_rises(values, shares, pseudo_count, rises)
+        spent = float(rises[n_cells:].sum())
+        rises[:n_cells] *= shares[:n_cells]
+        gained = float(rises[:n_cells].sum())
         # the pseudo-count's own prior: shape 2, and its mode
         renewed = (pseudo_count * gained + 1.0) / (spent + 1.0 / SHRINKAGE.first_pseudo_count)
-        pseudo_count = float(np.clip(renewed, *limits))
+        least, most = SHRINKAGE.least_pseudo_count, SHRINKAGE.most_pseudo_count
+        pseudo_count = min(max(renewed, least), most)
     return pseudo_count

@@ -3,6 +3,7 @@ import pytest
 
 from pmflib.blocks import SparseBlock
 from pmflib.counting.worker_pair_counts import count_worker_pairs
+from pmflib.crowd.left_out import PIECE_CELLS
 from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
 from pmflib.em.memory import plan_em
 from pmflib.errors import MemoryPlanError
@@ -29,7 +30,9 @@ def test_plan_label_passes__holds_votes_and_strata_of_every_thread():
         match=r"passes over the labels would need .* above the 1.0 KiB .* votes of",
     ):
         plan_label_passes(make_groups(100_000, 5), 10, 50, 1).check(1024)  # fmt: skip
-    assert plan_label_passes([], 10, 2, 1).needed == plan_em(20, 2, 1).needed
+    # two more confusion matrices of every worker, and pieces of blocks
+    calibration = 2 * 8 * 10 * 2**2 + 12 * 8 * PIECE_CELLS
+    assert plan_label_passes([], 10, 2, 1).needed == plan_em(20, 2, 1).needed + calibration
 
 
 def test_plan_worker_counts__pairs_without_a_common_task_need_no_room():

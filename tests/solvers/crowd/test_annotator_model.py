@@ -231,6 +231,21 @@ def test_crowd_model__classes_are_the_mean_of_their_subclasses():
     assert weights.shape == (2, 4)
 
 
+def test_update_crowd_model__no_class_has_more_of_a_second_subclass_than_all_have():
+    rng = np.random.default_rng(0)
+    found = update_crowd_model(
+        rng.gamma(1.0, 9.0, (12, 6)),
+        np.array([50.0, 20.0, 5.0, 1.0, 10.0, 15.0]),
+        AnnotatorModel(n_subclasses=2),
+    )
+    by_subclass = np.exp(found.take_logs()[0]).reshape(2, 3)
+    np.testing.assert_allclose(by_subclass.sum(axis=0), np.array([53.0, 32.0, 22.0]) / 107)
+    shares = by_subclass[1] / by_subclass.sum(axis=0)
+    # of all tasks 29 of 107 are in the second; the first class has fewer there, and keeps them
+    np.testing.assert_allclose(shares, [2 / 53, 29 / 107, 29 / 107])
+    assert found.states.sum() == pytest.approx(107)
+
+
 def test_split_subclasses__second_subclass_is_nearer_to_guesses():
     mass = np.array([[[9.0, 2.0], [1.0, 6.0]], [[1.0, 1.0], [1.0, 3.0]]])
     alike = CrowdModel(np.array([3.0, 1.0]), mass, 4.0, AnnotatorModel(), 0.9)

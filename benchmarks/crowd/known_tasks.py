@@ -1,0 +1,117 @@
+"""Label errors with and without known labels of some tasks, on the same remaining tasks.
+
+    python -m benchmarks.crowd.known_tasks ../shared/data [--share 0.05] [--seeds 20] [--drawn 1]
+
+prints, for each real log and for logs of `stress` (seeds from 400 on, of which no constant was chosen), the error on
+the tasks whose label was not given: without known labels, with them, and the difference with its standard error over
+the draws of known tasks (real logs) or over logs (drawn ones).
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+# first, for it limits threads before NumPy loads
+from benchmarks.crowd.published_tables import find_wrong
+from benchmarks.crowd.stress import SHAPES
+from benchmarks.crowd.tables import LOGS, read_log
+from pmflib.crowd import LabelLog, aggregate, read_labels
+from pmflib.synthetic.scenarios import ScenarioName, draw_crowd
+
+METHODS = ("auto", "dawid_skene")
+FIRST = 400
+"""First seed of drawn logs."""
+EVERY = 3
+"""One in so many of the shapes of `stress` is drawn."""
+
+
+def compare(
+    log: LabelLog, truth: Mapping[Any, Any], method: str, share: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Errors without and with known labels of a share of the tasks, on the others; per cent."""
+    tasks, classes = log.tasks.to_pylist(), set(log.classes.to_pylist())
+    order = rng.permutation(len(tasks))
+    n_known = max(1, round(share * len(tasks)))
+    known = {
+        tasks[place]: truth[tasks[place]]
+        for place in order[:n_known]
+        if truth[tasks[place]] in classes
+    }
+    without, found = (
+        find_wrong(aggregate(log, method, known=each).posterior, log, truth)[order[n_known:]].mean()
+        for each in (None, known)
+    )
+    return float(without), float(found)
+
+
+def show(title: str, method: str, trial: Callable[[int], tuple[float, float]], n: int) -> None:
+    """Print the mean of trials."""
+    without, found = np.array([trial(place) for place in range(n)]).T
+    gaps = found - without
+    error = gaps.std(ddof=1) / n**0.5 if n > 1 else np.nan
+    print(
+        f"{title:18} {method:12} {without.mean():6.2f} {found.mean():6.2f}  {gaps.mean():+.2f} (s.e. {error:.2f}); "
+        f"fewer wrong in {(gaps < 0).sum()} of {n}, more in {(gaps > 0).sum()}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--share", type=float, default=0.05, help="share of the tasks that are known"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="draws of the known tasks of real logs"
+    )
+    parser.add_argument("--drawn", type=int, default=1, help="seeds of drawn logs")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"{'log':18} {'method':12} without   with  difference, points")
+    for title, (name, busiest, _) in LOGS.items():
+        log, truth = read_log(options.folder, name, busiest)
+        for method in METHODS:
+            draw = partial(compare_draw, log, truth, method, options.share)
+            show(title, method, draw, options.seeds)
+    combinations = [
+        (place, scenario, seed)
+        for seed in range(FIRST, FIRST + options.drawn)
+        for place in range(0, len(SHAPES), EVERY)
+        for scenario in get_args(ScenarioName)
+    ]
+    for method in METHODS if combinations else ():
+        draw = partial(compare_drawn, combinations, method, options.share)
+        show(f"{len(combinations)} drawn logs", method, draw, len(combinations))
+
+
+def compare_draw(
+    log: LabelLog, truth: Mapping[Any, Any], method: str, share: float, seed: int
+) -> tuple[float, float]:
+    """What `compare` finds with the known tasks of a seed."""
+    return compare(log, truth, method, share, np.random.default_rng([seed, 5]))
+
+
+def compare_drawn(
+    combinations: Sequence[tuple[int, ScenarioName, int]], method: str, share: float, number: int
+) -> tuple[float, float]:
+    """What `compare` finds of a drawn log: a shape, a scenario and a seed."""
+    place, scenario, seed = combinations[number]
+    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[place]
+    rng = np.random.default_rng([seed, place, *scenario.encode()])
+    crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario, rare=rare)
+    return compare(read_labels(crowd.log), dict(enumerate(crowd.truth)), method, share, rng)
+
+
+if __name__ == "__main__":
+    main()

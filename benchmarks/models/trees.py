@@ -1,0 +1,275 @@
+"""Local dependence: forests found where they are planted, none where there are none, and density estimation with them.
+
+    python -m benchmarks.models.trees planted --samples 1e5
+    python -m benchmarks.models.trees none
+    python -m benchmarks.models.trees density ../shared/data/nltcs --ranks 5,10,20 --members 5
+    python -m benchmarks.models.trees passes
+
+``planted`` draws samples from latent classes with a forest, for some numbers of classes and shares of dependence,
+fits them with ``dependence="auto"``, and compares edges with the planted ones, and the test log-likelihood with that of
+EM from the truth. ``none`` draws from plain latent classes: 15 variables of 10 levels. ``density`` takes a folder as
+`benchmarks.models.density` does: validation samples choose everything, test samples are only looked at for the table.
+Nats per row, wall seconds. ``passes`` prints processor seconds of a pass of EM, medians of five, with a forest per
+class, with one for all, and without, over samples with gaps and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+import pmflib as pmf
+from benchmarks.models.density import Split, read_split, standard_error
+from pmflib.arrays import IntArray
+from pmflib.counting.marginals import estimate_singles
+from pmflib.em.in_memory import SamplesInMemory
+from pmflib.trees.forest import Forest
+from pmflib.trees.tree_em import TreeOptions, run_tree_em
+from pmflib.trees.tree_pmf import TreePMF
+from pmflib.trees.tree_samples import TreeSamples
+from pmflib.trees.tree_statistics import TreeParameters
+
+CELLS = (
+    (2, 12, 3, 0.5, True),
+    (2, 12, 3, 0.2, True),
+    (4, 15, 3, 0.5, True),
+    (4, 15, 3, 0.2, True),
+    (4, 15, 3, 0.5, False),
+    (3, 15, 4, 0.2, True),
+    (8, 15, 2, 0.7, False),
+    (8, 20, 3, 0.5, True),
+)
+"""Classes, variables, levels, share that depends on the parent, and whether all classes have one tree."""
+TEST_ROWS = 20_000
+
+Dependence: TypeAlias = Literal["none", "auto", "tree"]
+KINDS: tuple[Dependence, ...] = ("none", "auto", "tree")
+WITHOUT_AND_AUTO: tuple[Dependence, ...] = ("none", "auto")
+
+
+def plant(
+    rng: np.random.Generator,
+    classes: int,
+    variables: int,
+    levels: int,
+    share: float,
+    shared: bool = True,
+) -> TreePMF:
+    """Latent classes with random trees: a PMF given the parent is (1 - share) own PMF and share a random one."""
+    schema = pmf.Schema.from_cardinalities([levels] * variables)
+
+    def draw_tree() -> IntArray:
+        order, parents = rng.permutation(variables), np.full(variables, -1, np.int32)
+        for place in range(1, variables):
+            parents[order[place]] = order[rng.integers(place)]
+        return parents
+
+    trees = [draw_tree() for _ in range(1 if shared else classes)]
+    forest = Forest(np.array([trees[k % len(trees)] for k in range(classes)]), schema.offsets)
+    tables = np.empty(forest.n_entries)
+    for state in range(classes):
+        for place in range(variables):
+            table = forest.cut(tables, state, place)
+            table[:] = rng.dirichlet(np.ones(levels))
+            if len(table) > 1:
+                table *= 1 - share
+                table += share * rng.dirichlet(np.full(levels, 0.3), len(table))
+    return TreePMF.make(
+        TreeParameters(rng.dirichlet(np.full(classes, 5.0)), forest, tables), schema
+    )
+
+
+def count_edges(found: pmf.JointPMF, truth: TreePMF) -> tuple[int, int, int]:
+    """Edges found that are planted, planted in all, and found that are not: of states matched by profile."""
+    from pmflib.model.metrics import match_factors
+
+    planted = [_list_edges(truth.forest, state) for state in range(truth.rank)]
+    if not isinstance(found, TreePMF):
+        return 0, sum(map(len, planted)), 0
+    partners = match_factors(truth.prior, truth.factors, found.prior, found.factors)
+    hits = extra = 0
+    for state, partner in enumerate(partners.tolist()):
+        edges = _list_edges(found.forest, partner) if partner >= 0 else set()
+        hits += len(edges & planted[state])
+        extra += len(edges - planted[state])
+    return hits, sum(map(len, planted)), extra
+
+
+def _list_edges(forest: Forest, state: int) -> set[tuple[int, int]]:
+    parents = forest.parents[state].tolist()
+    return {(min(n, p), max(n, p)) for n, p in enumerate(parents) if p >= 0}
+
+
+def run_planted(n_samples: int, seed: int) -> None:
+    """Print a line for each planted model."""
+    print(
+        "classes variables levels share one tree |   truth   from truth  none     auto    auto - from truth | "
+        "edges found of extra |  s none  s auto"
+    )
+    for classes, variables, levels, share, shared in CELLS:
+        rng = np.random.default_rng(seed)
+        truth = plant(rng, classes, variables, levels, share, shared)
+        codes, test = truth.sample(n_samples, 1 + seed), truth.sample(TEST_ROWS, 1000 + seed)
+        schema = truth.schema
+        best = fit_from_truth(truth, codes, shared)
+        seconds, models = [], []
+        for dependence in WITHOUT_AND_AUTO:
+            began = time.perf_counter()
+            result = pmf.fit_em(codes, rank=classes, schema=schema, dependence=dependence, rng=seed)
+            seconds.append(time.perf_counter() - began)
+            models.append(result.model)
+        scores = [each.log_prob(test) for each in (truth, best, *models)]
+        means = "  ".join(f"{each.mean():8.4f}" for each in scores)
+        hits, planted, extra = count_edges(models[1], truth)
+        print(
+            f"{classes:7} {variables:9} {levels:6} {share:8} {shared!s:>8} | {means}  "
+            f"{(scores[3] - scores[1]).mean():8.4f} +- {standard_error(scores[3] - scores[1]):.4f} | "
+            f"{hits:5} of {planted:4} {extra:5} | {seconds[0]:7.1f} {seconds[1]:7.1f}",
+            flush=True,
+        )
+
+
+def fit_from_truth(truth: TreePMF, codes: IntArray, shared: bool) -> TreePMF:
+    """EM from the planted model: what a fit can reach."""
+    counts = pmf.count_pairs(codes, truth.schema)
+    samples = TreeSamples(codes, truth.schema.offsets, truth.rank)
+    options = TreeOptions(shared=shared)
+    run = run_tree_em(
+        samples,
+        truth.parameters,
+        options,
+        estimate_singles(counts),
+        max_passes=100,
+        tol=1e-7,
+        patience=10,
+    )
+    return TreePMF.make(run.parameters, truth.schema)
+
+
+def run_none(n_samples: int, seed: int) -> None:
+    """Print what choosing costs where classes are plain."""
+    print("classes |  none      auto     | s none  s auto | edges")
+    for classes in (5, 10):
+        rng = np.random.default_rng(seed)
+        truth = plant(rng, classes, 15, 10, 0.0)
+        plain = pmf.JointPMF(truth.prior, truth.factors, truth.schema)
+        codes, test = plain.sample(n_samples, 1 + seed), plain.sample(TEST_ROWS, 1000 + seed)
+        means, seconds, edges = [], [], 0
+        for dependence in (WITHOUT_AND_AUTO[0], *WITHOUT_AND_AUTO):
+            began = time.perf_counter()
+            found = pmf.fit_em(
+                codes, rank=classes, schema=truth.schema, dependence=dependence, rng=seed
+            ).model
+            seconds.append(time.perf_counter() - began)
+            means.append(found.log_prob(test).mean())
+            edges = found.forest.n_edges if isinstance(found, TreePMF) else 0
+        print(
+            f"{classes:7} | {means[1]:.5f} {means[2]:.5f} | {seconds[1]:6.2f} {seconds[2]:7.2f} | {edges}",
+            flush=True,
+        )
+
+
+def run_density(
+    split: Split, ranks: list[int], members: int, seed: int, kinds: list[Dependence]
+) -> None:
+    """Print the scores of one model and of averages; validation chooses the rank."""
+    print(f"{'model':<34}{'valid':>10}{'test':>10}{'s.e.':>8}{'edges':>8}{'s':>8}")
+    for number in sorted({1, members}):
+        for dependence in kinds:
+            best = -np.inf
+            for rank in ranks:
+                began = time.perf_counter()
+                result = pmf.fit_em(
+                    split.train,
+                    rank=rank,
+                    schema=split.schema,
+                    validation=split.valid,
+                    members=number,
+                    dependence=dependence,
+                    rng=seed,
+                )
+                seconds = time.perf_counter() - began
+                valid = float(result.model.log_prob(split.valid).mean())
+                scores = result.model.log_prob(split.test)
+                is_best, best = valid > best, max(valid, best)
+                edges = result.model.origin.get("edges_per_state", 0)
+                name = f"{dependence}, rank {rank}" + (f", {number} averaged" if number > 1 else "")
+                print(
+                    f"{name:<34}{valid:>10.4f}{scores.mean():>10.4f}{standard_error(scores):>8.4f}{edges:>8.1f}"
+                    f"{seconds:>8.1f}{' *' if is_best else ''}",
+                    flush=True,
+                )
+                print(*(f"    {note}" for note in result.notes), sep="\n", flush=True)
+
+
+def run_passes(n_samples: int, seed: int) -> None:
+    """Print what a pass takes with forests and without."""
+    print("classes observed |  without  shared  per class | times: shared  per class")
+    for classes, observed in product((8, 32), (1.0, 0.9, 0.5)):
+        rng = np.random.default_rng(seed)
+        own = plant(rng, classes, 20, 4, 0.5, False)
+        shared = plant(rng, classes, 20, 4, 0.5)
+        codes = own.sample(n_samples, seed)
+        codes[rng.random(codes.shape) >= observed] = -1
+        offsets = own.schema.offsets
+        plain = SamplesInMemory(codes, offsets, classes)
+        samples = TreeSamples(codes, offsets, classes)
+        model = own.prior, own.factors
+        seconds = [
+            measure_pass(lambda: plain.evaluate([model])),  # noqa: B023
+            *(measure_pass(lambda: samples.add_up(each.parameters)) for each in (shared, own)),  # noqa: B023
+        ]
+        print(
+            f"{classes:7} {observed:8} | {seconds[0]:8.3f} {seconds[1]:7.3f} {seconds[2]:10.3f} | "
+            f"{seconds[1] / seconds[0]:13.1f} {seconds[2] / seconds[0]:10.1f}",
+            flush=True,
+        )
+
+
+def measure_pass(work: Callable[[], object]) -> float:
+    """Processor seconds, median of five after a first one that compiles."""
+    seconds = []
+    for _ in range(6):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    return statistics.median(seconds[1:])
+
+
+def main() -> None:
+    """Run one of the comparisons."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("planted", "none", "density", "passes"))
+    parser.add_argument("paths", nargs="*", type=Path, help="a folder, or TRAIN VALID TEST")
+    parser.add_argument("--samples", type=float, default=1e5)
+    parser.add_argument("--ranks", default="5,10,20")
+    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--dependence", default="none,tree")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", pmf.ConvergenceWarning)
+    if options.what == "planted":
+        run_planted(int(options.samples), options.seed)
+    elif options.what == "none":
+        run_none(int(options.samples), options.seed)
+    elif options.what == "passes":
+        run_passes(int(options.samples), options.seed)
+    else:
+        ranks = [int(each) for each in options.ranks.split(",")]
+        wanted = options.dependence.split(",")
+        kinds = [each for each in KINDS if each in wanted]
+        run_density(read_split(options.paths), ranks, options.members, options.seed, kinds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Confidence that can be believed: posteriors of tasks, tempered by what left-out labels say, without the truth.
+
+Posteriors of all methods are too sure, for three reasons. Labels have gone into the confusion matrices that they are
+judged by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors that
+are too sure take workers for better than they are. So every task is scored under matrices without its own share, with a
+power that predicts left-out labels best (`pmflib.crowd.left_out`), the matrices are estimated once more from the
+posteriors that result, and the power is chosen again. What all workers of a task see alike, no label of it shows: a
+task that looks to everybody like one of another class is labelled as that. That remains a judgement (`Allowance`),
+which a few known labels replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.arrays import FloatArray, IntArray
+from pmflib.blocks import SparseBlock
+from pmflib.crowd.left_out import (
+    KNOWN_POWERS,
+    POWERS,
+    SHARED_ERRORS,
+    LeftOutSums,
+    Round,
+    follow_rounds,
+    start_sums,
+    sum_block,
+)
+from pmflib.errors import PmfError
+from pmflib.level_blocks import FLOOR
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.solvers.crowd.shrinkage import update_crowd_model
+
+MOST_PREDICTED = 100_000
+"""Tasks of which left-out labels are predicted, about; of more, every so manieth one is taken."""
+PSEUDO_COUNT_UPDATES = 6
+"""Updates in which the pseudo-count of a round settles."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What is known of powers and shared errors before a log is seen. What is marked [drawn] was chosen on drawn logs.
+
+    Parameters
+    ----------
+    power, spread
+        Median of the power of left-out labels, and standard deviation of its logarithm: it decides where a log has few
+        labels [drawn].
+    margin
+        Factor of the power that predicts left-out labels best: matrices that were estimated from posteriors remain
+        somewhat too sure. On drawn logs 0.8 does best; less is a judgement, as the next.
+    shared_error
+        Share of the tasks whose labels say nothing, however many they are and however well they agree. Both together
+        cost a point of calibration error on drawn logs, where few tasks mislead everybody, and were set with the
+        figures of real logs known: see benchmarks/crowd/calibration.py.
+    known_spread
+        Standard deviation of the logarithm of the power around that without known labels, where there are some.
+    known_tasks
+        How many known labels the allowance for shared errors is worth.
+    """
+
+    power: float = 0.7
+    spread: float = 0.5
+    margin: float = 0.75
+    shared_error: float = 0.04
+    known_spread: float = 0.5
+    known_tasks: float = 25.0
+
+
+ALLOWANCE = Allowance()
+Measure: TypeAlias = Callable[[Sequence[Round], int], LeftOutSums]
+"""Sums over all tasks after some rounds; left-out labels are predicted of one task of so many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How probabilities of classes are found that are as often right as they say.
+
+    Parameters
+    ----------
+    rounds
+        Rounds in order, all with a power; the power of the last one is that of the probabilities.
+    shared_error
+        Share of the tasks whose labels say nothing.
+    left_out_power
+        Power that predicts left-out labels best in the last round: about 1 where labels are independent given the
+        class.
+    """
+
+    rounds: tuple[Round, ...]
+    shared_error: float
+    left_out_power: float
+
+    @property
+    def power(self) -> float:
+        """Power of the labels in the probabilities."""
+        power = self.rounds[-1].power
+        assert power is not None
+        return power
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return sum(one.nbytes for one in self.rounds)
+
+    def apply(
+        self, labels: SparseBlock, posterior: FloatArray, known: IntArray | None = None
+    ) -> FloatArray:
+        """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes).
+
+        A task without a label has the prior, a known one is certain.
+
+        Parameters
+        ----------
+        labels
+            Tasks as rows, labels as levels ``worker * n_classes + class``.
+        posterior
+            float64 of shape (n_rows, n_classes): that of the method whose labels were calibrated.
+        known
+            int64 of shape (n_rows,): class of each task, -1 where it is not known; None where none is.
+        """
+        if not labels.n_rows:
+            return posterior
+        prior = self.rounds[-1].model.prior
+        shares = follow_rounds(labels, posterior, self.rounds, known)
+        mixed = (1 - self.shared_error) * shares + self.shared_error * prior
+        return mixed if known is None else np.where(known[:, None] >= 0, shares, mixed)
+
+
+def calibrate(
+    labels: SparseBlock, posterior: FloatArray, n_workers: int, known: IntArray | None = None
+) -> Calibration:
+    """Calibrate the posteriors of a log in memory.
+
+    Parameters
+    ----------
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    posterior
+        float64 of shape (n_tasks, n_classes): as any method found it.
+    n_workers
+        Number of workers.
+    known
+        int64 of shape (n_tasks,): class of each task, -1 where it is not known; None where none is. With known classes
+        the power and the share of shared errors are those that make them likeliest.
+
+    Raises
+    ------
+    PmfError
+        If known is of another shape, or names a class that there is not.
+    """
+    if known is not None:
+        _check_known(known, posterior)
+
+    def measure(rounds: Sequence[Round], every: int) -> LeftOutSums:
+        sums = start_sums(rounds, n_workers, posterior.shape[1])
+        sum_block(labels, posterior, rounds, sums, known=known, every=every)
+        return sums
+
+    return find_calibration(measure, labels.n_rows)
+
+
+def find_calibration(measure: Measure, n_tasks: int) -> Calibration:
+    """Find powers without the truth, or by known classes where there are some, in four passes over the tasks.
+
+    Parameters
+    ----------
+    measure
+        Sums over all tasks; called four times.
+    n_tasks
+        Number of tasks.
+    """
+    every = max(1, n_tasks // MOST_PREDICTED)
+    rounds: tuple[Round, ...] = ()
+    power, known = ALLOWANCE.power, np.zeros(0)
+    for _ in range(2):
+        unknown = _estimate(measure(rounds, every))
+        sums = measure((*rounds, unknown), every)
+        power, known = choose_power(sums.log_probs), sums.known_log_probs
+        rounds = (*rounds, Round(unknown.model, power))
+    kept, error = ALLOWANCE.margin * power, ALLOWANCE.shared_error
+    if known.any():
+        kept, error = choose_by_known(known, kept)
+    return Calibration((*rounds[:-1], Round(rounds[-1].model, kept)), error, power)
+
+
+def choose_power(log_probs: FloatArray) -> float:
+    """Power that predicts left-out labels best: the top of a parabola through the best of `POWERS` and its neighbours.
+
+    Parameters
+    ----------
+    log_probs
+        float64 of shape (n_powers,), log-probability of left-out labels, nats.
+    """
+    logs = np.log(POWERS)
+    scores = log_probs - (logs - np.log(ALLOWANCE.power)) ** 2 / (2 * ALLOWANCE.spread**2)
+    best = int(scores.argmax())
+    if best in (0, logs.size - 1):
+        return float(POWERS[best])
+    before, top, after = scores[best - 1 : best + 2]
+    # between the neighbours, for the best is above both, or equal to one
+    shift = 0.5 * (before - after) / min(before - 2 * top + after, -FLOOR)
+    return float(np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0])))
+
+
+def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
+    """Power and share of shared errors that make known classes most probable.
+
+    Parameters
+    ----------
+    log_probs
+        float64 of shape (n_known_powers, n_shared_errors), log-probability of known classes, nats.
+    power
+        The one without known classes: where few of them lead to.
+    """
+    allowed = ALLOWANCE.shared_error
+    belief = allowed * np.log(np.maximum(SHARED_ERRORS, allowed / 10))
+    belief = ALLOWANCE.known_tasks * (belief + (1 - allowed) * np.log1p(-SHARED_ERRORS))
+    distance = np.log(KNOWN_POWERS / power)[:, None]
+    scores = log_probs + belief - distance**2 / (2 * ALLOWANCE.known_spread**2)
+    place, error = np.unravel_index(int(scores.argmax()), scores.shape)
+    return float(KNOWN_POWERS[place]), float(SHARED_ERRORS[error])
+
+
+def _estimate(sums: LeftOutSums) -> Round:
+    """Confusion matrices from labels by posterior class, shrunk; whatever a method estimates."""
+    annotator_model = AnnotatorModel()
+    model = update_crowd_model(sums.label_mass, sums.class_mass, annotator_model)
+    for _ in range(PSEUDO_COUNT_UPDATES - 1):
+        pseudo_count = model.pseudo_count
+        model = update_crowd_model(sums.label_mass, sums.class_mass, annotator_model, pseudo_count)
+    return Round(model)
+
+
+def _check_known(known: IntArray, posterior: FloatArray) -> None:
+    n_tasks, n_classes = posterior.shape
+    if known.shape != (n_tasks,):
+        raise PmfError(f"known has shape {known.shape}; give a class for each of {n_tasks} tasks")
+    if known.size and (known.min() < -1 or known.max() >= n_classes):
+        raise PmfError(
+            f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, and -1 for tasks that "
+            "are not known"
+        )

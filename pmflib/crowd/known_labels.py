@@ -1,0 +1,208 @@
+"""Tasks whose true label is known: test questions, or a sample that an expert has looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.arrays import BoolArray, IntArray
+from pmflib.errors import SchemaError
+from pmflib.schema.schema import as_arrow
+from pmflib.schema.variable import as_text, is_absent
+
+COLUMNS = ("task", "label")
+REJECTED = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("task", pa.string()),
+        pa.field("label", pa.string()),
+        pa.field("reason", pa.string()),
+    ]
+)
+"""Columns of the rows that are set aside."""
+SHOWN = 6
+"""Rows that an error names."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTasks:
+    """What is known of the tasks of a log.
+
+    Parameters
+    ----------
+    codes
+        int64 of shape (n_tasks,): class of each task, -1 where it is not known.
+    quarantine
+        Arrow table of the rows set aside: row (from 0), task, label, reason.
+    """
+
+    codes: IntArray
+    quarantine: pa.Table
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Which tasks' labels are known, (n_tasks,)."""
+        return np.asarray(self.codes >= 0)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Rows that give the label of a task, checked, but not yet against the tasks that there are.
+
+    Parameters
+    ----------
+    classes
+        Class of each task, by the task's text.
+    rows
+        Number of the row that gave it, by the task's text.
+    rejected
+        Rows set aside: number, task, label and reason of each.
+    """
+
+    classes: Mapping[str, int]
+    rows: Mapping[str, int]
+    rejected: Sequence[tuple[int, str | None, str | None, str]]
+
+    def set_aside(self, found: Iterable[str], names: Sequence[str]) -> pa.Table:
+        """List all rows that are of no use, in their order, those of tasks that were not found among them.
+
+        Parameters
+        ----------
+        found
+            Texts of the tasks that there are.
+        names
+            Names of the classes.
+        """
+        unknown = self.classes.keys() - set(found)
+        lost = [
+            (self.rows[task], task, names[self.classes[task]], "unknown_task") for task in unknown
+        ]
+        listed = sorted([*self.rejected, *lost], key=lambda row: row[0])
+        columns = zip(*listed, strict=True) if listed else ((),) * len(REJECTED)
+        return pa.Table.from_arrays(
+            [
+                pa.array(list(each), field.type)
+                for each, field in zip(columns, REJECTED, strict=True)
+            ],
+            schema=REJECTED,
+        )
+
+
+def check_rows(
+    rows: Iterable[tuple[int, str | None, str | None]], classes: Sequence[str]
+) -> KnownRows:
+    """Check rows that give the label of a task.
+
+    Parameters
+    ----------
+    rows
+        Number, task and label of each; None where there is none.
+    classes
+        Names of the classes.
+
+    Returns
+    -------
+    What they say. Set aside is a row without a task ("no_task") or a label ("no_label"), with a label that is no class
+    ("unknown_label"), that repeats another ("repeated"), or that says otherwise than another of its task: then nothing
+    is known of the task, and all of its rows are "contradictory".
+    """
+    places = {name: place for place, name in enumerate(classes)}
+    given: dict[str, list[tuple[int, str]]] = {}
+    rejected: list[tuple[int, str | None, str | None, str]] = []
+    for row, task, label in rows:
+        if task is None:
+            rejected.append((row, task, label, "no_task"))
+        elif label is None:
+            rejected.append((row, task, label, "no_label"))
+        elif label not in places:
+            rejected.append((row, task, label, "unknown_label"))
+        else:
+            given.setdefault(task, []).append((row, label))
+    known, numbers = {}, {}
+    for task, said in given.items():
+        if len({label for _, label in said}) > 1:
+            rejected += [(row, task, label, "contradictory") for row, label in said]
+            continue
+        rejected += [(row, task, label, "repeated") for row, label in said[1:]]
+        numbers[task], known[task] = said[0][0], places[said[0][1]]
+    return KnownRows(known, numbers, rejected)
+
+
+def find_known(known: object, tasks: pa.Array, classes: pa.Array) -> KnownTasks:
+    """Find the tasks of a log whose label is known.
+
+    Parameters
+    ----------
+    known
+        Labels by task: a mapping, or a table with columns task and label, as `read_labels` takes tables.
+    tasks, classes
+        What tasks and classes of the log are called.
+
+    Raises
+    ------
+    SchemaError
+        If a column is absent, or none of the rows is of use.
+    """
+    table = _open(known)
+    read = [_read_texts(table[name]) for name in COLUMNS]
+    names = [as_text(name) for name in classes.to_pylist()]
+    rows = check_rows(zip(range(table.num_rows), *read, strict=True), names)
+    texts = [as_text(task) for task in tasks.to_pylist()]
+    codes = np.array([rows.classes.get(task, -1) for task in texts], np.int64)
+    quarantine = rows.set_aside(texts, names)
+    refuse_useless(table.num_rows, quarantine, "known", names)
+    return KnownTasks(codes, quarantine)
+
+
+def refuse_useless(n_rows: int, quarantine: pa.Table, source: str, classes: Sequence[str]) -> None:
+    """Refuse known labels none of which can be used, though there are some: they belong to something else.
+
+    Raises
+    ------
+    SchemaError
+        If all rows were set aside.
+    """
+    if not n_rows or quarantine.num_rows < n_rows:
+        return
+    first = quarantine.select(["task", "label", "reason"]).slice(0, SHOWN).to_pylist()
+    shown = "; ".join(f"{row['task']!r}, {row['label']!r}: {row['reason']}" for row in first)
+    raise SchemaError(
+        f"{source}: none of its {n_rows} rows gives the label of a task of the log ({shown}); the classes are "
+        f"{list(classes[:SHOWN])}: write tasks and labels as the log does"
+    )
+
+
+def _open(known: object) -> pa.Table:
+    """Table of known labels; of a mapping of tasks to labels as well."""
+    if isinstance(known, Mapping) and not set(COLUMNS) <= {*map(str, known)}:
+        for label in known.values():
+            if not isinstance(label, str) and hasattr(label, "__len__"):
+                raise SchemaError(
+                    f"known has {sorted(map(str, known))[:SHOWN]}, and not the columns {list(COLUMNS)}; name them so, "
+                    "or give a mapping of tasks to labels"
+                )
+        columns = (list(known), list(known.values()))
+        return pa.table(
+            {
+                name: pa.array([_as_text(value) for value in values], pa.string())
+                for name, values in zip(COLUMNS, columns, strict=True)
+            }
+        )
+    table = as_arrow(known)
+    if absent := [name for name in COLUMNS if name not in table.column_names]:
+        raise SchemaError(
+            f"known has no columns {absent}; it has {table.column_names[:12]}: name them {list(COLUMNS)}"
+        )
+    return table
+
+
+def _read_texts(column: pa.ChunkedArray) -> list[str | None]:
+    return [_as_text(value) for value in column.to_pylist()]
+
+
+def _as_text(value: Any) -> str | None:
+    return None if is_absent(value) else as_text(value)

@@ -1,0 +1,203 @@
+"""Known labels of a stored label log: read from a file, found among its tasks, and kept by partition and row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.arrays import IntArray
+from pmflib.config import SourceConfig
+from pmflib.crowd.known_labels import KnownRows, check_rows, refuse_useless
+from pmflib.errors import SchemaError
+from pmflib.ingest.identifiers import read_identifiers
+from pmflib.ingest.kept_columns import read_texts
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sources import Source
+from pmflib.running.clients import Client
+from pmflib.running.item_maps import map_items
+from pmflib.schema import Variable
+from pmflib.store.file_digests import read_checked
+from pmflib.store.mirrors import find_place
+from pmflib.store.sample_blocks import read_origins
+
+KNOWN = "known.parquet"
+"""Table of the known labels, in the folder of their artefact."""
+QUARANTINE = "quarantine.parquet"
+"""Rows of the file that are of no use, beside it."""
+FIELDS = pa.schema([("partition", pa.string()), ("row", pa.int64()), ("class", pa.int32())])
+"""Columns of the table, in the order of partitions and rows: name of the partition's folder, row of it, and class."""
+
+
+def read_known_rows(source: Source, config: SourceConfig, label: Variable) -> KnownRows:
+    """Read a file of known labels: a row per task, with the columns that the log has for tasks and labels.
+
+    Parameters
+    ----------
+    source
+        The file; other columns may be there.
+    config
+        How files of the log are read. Where they have no header, this one may have one all the same.
+    label
+        Classes, and texts that mean "not given".
+
+    Returns
+    -------
+    What the rows say, numbered from 1 as in the log's own quarantine. A row that cannot be read is set aside as
+    "malformed".
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or lacks a column.
+    """
+    assert config.sample is not None
+    assert config.value is not None
+    wanted = [config.sample, config.value]
+    named = config.model_copy(update={"columns": None})
+    if config.columns is not None and {*wanted} <= {*read_columns(source, named)}:
+        config = named
+    malformed: list[tuple[int, str | None, str | None, str]] = []
+
+    def list_rows() -> Iterator[tuple[int, str | None, str | None]]:
+        for raw in read_rows(source, config, wanted):
+            malformed.extend((row, None, text, "malformed") for row, text in raw.ragged)
+            found = read_identifiers(raw.batch.column(0))
+            tasks = [None if task is None else task.strip() for task in _decode(found.texts)]
+            labels = raw.batch.column(1)
+            for row, task, value, text in zip(
+                raw.rows.tolist(), tasks, labels.to_pylist(), read_texts(labels), strict=True
+            ):
+                code = label.encode_value(value)
+                said = text.as_py() if code < 0 else label.levels[code]
+                yield row, task, None if code == -1 else said
+
+    rows = check_rows(list_rows(), label.levels)
+    return KnownRows(rows.classes, rows.rows, [*rows.rejected, *malformed])
+
+
+def _decode(texts: pa.BinaryArray) -> list[str | None]:
+    return [text or None for text in read_texts(texts).to_pylist()]
+
+
+def write_known(
+    client: Client,
+    partitions: Sequence[str],
+    rows: KnownRows,
+    source: str,
+    classes: Sequence[str],
+    folder: Path,
+    on_partition: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Find the tasks whose label is known in the partitions of a log, and write where they are.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread.
+    partitions
+        Zarr groups, as from `list_partitions`.
+    rows
+        What is known.
+    source
+        Name of the file, for errors.
+    classes
+        Names of the classes.
+    folder
+        Existing folder.
+    on_partition
+        Called with the number of partitions done and in all: progress.
+
+    Returns
+    -------
+    Number of known tasks, and of rows set aside by reason.
+
+    Raises
+    ------
+    SchemaError
+        If the file has no row, or none is of use.
+    """
+    found = map_items(
+        client,
+        find_in_partition,
+        list(partitions),
+        dict(rows.classes),
+        on_result=lambda n_done: on_partition(n_done, len(partitions)),
+    )
+    tables = [table for table, _ in found]
+    known = pa.concat_tables([FIELDS.empty_table(), *tables])
+    quarantine = rows.set_aside([task for _, tasks in found for task in tasks], classes)
+    n_rows = len(rows.classes) + len(rows.rejected)
+    if not n_rows:
+        raise SchemaError(f"{source}: has no rows; name a file of known labels in crowd.known")
+    refuse_useless(n_rows, quarantine, source, classes)
+    pq.write_table(known, folder / KNOWN, compression="zstd")
+    pq.write_table(quarantine, folder / QUARANTINE, compression="zstd")
+    counts = quarantine["reason"].value_counts().to_pylist()
+    reasons = {each["values"]: each["counts"] for each in counts}
+    return {"known": known.num_rows, "set_aside": dict(sorted(reasons.items()))}
+
+
+def find_in_partition(path: str, classes: Mapping[str, int]) -> tuple[pa.Table, list[str]]:
+    """Rows and classes of the known tasks of a partition, and their names."""
+    _, names = read_origins(find_place(path))
+    rows = [row for row, name in enumerate(names) if name in classes]
+    found = [names[row] for row in rows]
+    columns = [
+        pa.array([_name_partition(path)] * len(rows), pa.string()),
+        pa.array(rows, pa.int64()),
+        pa.array([classes[name] for name in found], pa.int32()),
+    ]
+    return pa.Table.from_arrays(columns, schema=FIELDS), found
+
+
+def read_known_codes(known: str, path: str, rows: IntArray) -> IntArray:
+    """Known class of tasks of a partition, -1 where it is not known.
+
+    Parameters
+    ----------
+    known
+        Table that `write_known` wrote, by its name for workers; empty where nothing is known.
+    path
+        Zarr group of the partition.
+    rows
+        int64 of shape (n_rows,), sorted: rows of the partition.
+
+    Returns
+    -------
+    int64 of shape (n_rows,).
+    """
+    codes = np.full(rows.size, -1, np.int64)
+    found = _load(known).get(_name_partition(path)) if known else None
+    if found is not None and rows.size:
+        places = np.searchsorted(rows, found[0])
+        places[places == rows.size] = 0
+        there = rows[places] == found[0]
+        codes[places[there]] = found[1][there]
+    return codes
+
+
+@lru_cache(maxsize=1)
+def _load(known: str) -> dict[str, tuple[IntArray, IntArray]]:
+    """Rows and classes of the known tasks, by partition."""
+    table = pq.read_table(pa.BufferReader(read_checked(find_place(known))))
+    names = table["partition"].to_numpy(zero_copy_only=False)
+    rows = table["row"].to_numpy()
+    classes = table["class"].to_numpy().astype(np.int64)
+    edges = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), names.size]
+    return {
+        names[start]: (rows[start:end], classes[start:end])
+        for start, end in pairwise(edges)
+        if end > start
+    }
+
+
+def _name_partition(path: str) -> str:
+    """Name of a partition: of the folder of its artefact, which is its digest."""
+    return str(path).rstrip("/").rsplit("/", 2)[-2]

@@ -1,0 +1,82 @@
+"""Stage: continuous traits, fitted to the training samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.reporting.work_progress import Progress, listen_here
+from pmflib.store.artefacts import Reference
+from pmflib.traits.compiled_fit import fit_traits as fit_to_samples
+from tasks.stage import build_artefact, open_store, open_workers, stage
+from tasks.stage_progress import report
+from tasks.trait_fits import describe_fit, find_settings, open_training, plan_traits
+
+
+@stage(name="fit_traits")
+def fit_traits(
+    config: PipelineConfig, dataset: Reference, start: Reference | None = None, address: str = ""
+) -> Reference:
+    """Fit traits to the samples of the training folds, and compile them into the states of a joint PMF.
+
+    What is open is chosen on cells held out of these samples; the other folds have no part in it.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its rank is the number of states. Where traits are compared with latent classes, that is chosen.
+    dataset
+        What `ingest` returned.
+    start
+        Model with traits whose dimensions, shrinkage, passes and states are taken, so that nothing is chosen.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+
+    Returns
+    -------
+    Reference to the model, which has its trait model.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the sums of a pass would not fit in memory: they grow with the levels, not with the samples.
+    """
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, memory), listen_here(_pass_on):
+            training = open_training(config, dataset, client)
+            plan = plan_traits(config, training, start)
+            memory.check(plan)
+            training = training.with_spare(memory.find_spare(plan) // 2)
+            settings = find_settings(config, start)
+            result = fit_to_samples(training, **settings, rng=config.seed, checkpoint=work)
+        result.model.save(folder / "model")
+        return {
+            "method": result.method,
+            "rank": result.model.rank,
+            "n_traits": result.model.origin["n_traits"],
+            "passes": len(result.loss_history),
+            "best_pass": result.best_pass,
+            "converged": result.converged,
+            "log_likelihood_per_row": list(result.log_likelihoods),
+            "held_out_per_row": [],
+            "notes": list(result.notes),
+            "comparisons": [each.to_json() for each in result.comparisons],
+        }
+
+    report("fit_traits", 0, 1)
+    entry = build_artefact(
+        open_store(config), "model", **describe_fit(config, dataset, start), write=write
+    )
+    report(
+        "fit_traits", 1, 1, f"{entry.summary['n_traits']} traits, {entry.summary['rank']} states"
+    )
+    return entry.reference
+
+
+def _pass_on(progress: Progress) -> None:
+    """Report a step of the fit, but for its end."""
+    if not progress.is_over:
+        report("fit_traits", progress.done, progress.total, progress.text)

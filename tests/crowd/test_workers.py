@@ -1,0 +1,106 @@
+"""Skills of workers, and who gives cause for doubt."""
+
+import numpy as np
+import pytest
+
+from pmflib.blocks import SparseBlock
+from pmflib.crowd import aggregate
+from pmflib.crowd.copied_labels import find_copies
+from pmflib.crowd.label_tally import LabelTally
+
+
+def draw_workers(
+    rng, *, n_tasks=1500, n_workers=24, n_labels=6, n_classes=3, accuracy=(0.55, 0.85)
+):
+    """Truth, what every worker says of every task, and who is asked."""
+    truth = rng.integers(n_classes, size=n_tasks)
+    skills = rng.uniform(*accuracy, n_workers)
+    wrong = (truth[:, None] + rng.integers(1, n_classes, (n_tasks, n_workers))) % n_classes
+    said = np.where(rng.random((n_tasks, n_workers)) < skills, truth[:, None], wrong)
+    task = np.repeat(np.arange(n_tasks), n_labels)
+    worker = rng.random((n_tasks, n_workers)).argsort(axis=1)[:, :n_labels].ravel()
+    return said, task, worker, skills
+
+
+def test_workers__skill_has_a_standard_error_that_covers_the_truth():
+    scores = []
+    for seed in range(3):
+        said, task, worker, skills = draw_workers(np.random.default_rng(seed), n_tasks=600)
+        table = aggregate({"task": task, "worker": worker, "label": said[task, worker]}).workers
+        assert table.column_names == ["worker", "accuracy", "n_labels", "skill", "standard_error"]
+        scores.append((table["skill"].to_numpy() - skills) / table["standard_error"].to_numpy())
+    joined = np.concatenate(scores)
+    assert np.mean(np.abs(joined) < 2) > 0.85
+    assert 0.5 < joined.std() < 1.5
+
+
+def test_workers__few_labels_are_less_certain():
+    said, task, worker, _ = draw_workers(np.random.default_rng(4), n_tasks=400)
+    kept = (worker > 0) | (np.cumsum(worker == 0) <= 5)
+    table = aggregate(
+        {"task": task[kept], "worker": worker[kept], "label": said[task, worker][kept]}
+    ).workers
+    error = table["standard_error"].to_numpy()
+    assert table["n_labels"][0].as_py() == 5
+    assert error[0] > 2 * error[1:].max()
+
+
+def test_suspicious_workers__each_with_its_reason():
+    rng = np.random.default_rng(2)
+    said, task, worker, _ = draw_workers(rng)
+    # worker 7 repeats what 3 says, 5 says the same of all, 9 what is wrong
+    said[:, 7] = np.where(rng.random(len(said)) < 0.9, said[:, 3], said[:, 7])
+    said[:, 5] = 1
+    said[:, 9] = (said[:, 0] + 1) % 3
+    found = aggregate({"task": task, "worker": worker, "label": said[task, worker]})
+    reasons = {each["worker"]: each["reason"] for each in found.suspicious_workers}
+    assert set(reasons) == {3, 5, 7, 9}
+    assert reasons[3].startswith("has the mistakes of 7: ")
+    assert reasons[7].startswith("has the mistakes of 3: ")
+    assert reasons[5] == "always 1"
+    assert reasons[9] == "worse than chance"
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_find_copies__none_where_none_copies(hard):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        said, task, worker, _ = draw_workers(rng, n_tasks=600)
+        if hard:
+            # a third of the tasks tempt everybody with the same wrong label
+            tempted = (rng.random(said.shape) < 0.4) & (rng.random(len(said)) < 0.3)[:, None]
+            said = np.where(tempted, rng.integers(3, size=(len(said), 1)), said)
+        assert aggregate({"task": task, "worker": worker, "label": said[task, worker]}).copies == []
+
+
+def test_find_copies__sums_do_not_depend_on_how_pairs_are_cut(monkeypatch):
+    rng = np.random.default_rng(2)
+    said, task, worker, _ = draw_workers(rng)
+    said[:, 7] = said[:, 3]
+    found = aggregate({"task": task, "worker": worker, "label": said[task, worker]})
+    (pair,) = found.copies
+    assert (pair.first, pair.second) == (3, 7)
+    assert pair.shared > 3 * pair.expected
+    confusion = found.calibration.rounds[-1].model.confusion
+    monkeypatch.setattr("pmflib.crowd.copied_labels.PIECE_PAIRS", 50)
+    (again,) = find_copies(found.log.block, found.posterior, confusion)
+    assert again.expected == pytest.approx(pair.expected)
+    # one task of three is looked at
+    monkeypatch.setattr("pmflib.crowd.copied_labels.MOST_LABEL_PAIRS", 1500 * 15 // 3)
+    part = find_copies(found.log.block, found.posterior, confusion)
+    assert all(each.shared < pair.shared for each in part)
+
+
+def test_find_copies__nothing_to_compare():
+    empty = SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    confusion = np.full((3, 2, 2), 0.5)
+    assert find_copies(empty, np.zeros((0, 2)), confusion) == []
+    alone = SparseBlock(np.array([0, 1, 1]), np.array([2], np.int32))
+    assert find_copies(alone, np.full((2, 2), 0.5), confusion) == []
+
+
+def test_find_suspicious__worse_than_chance_by_more_than_its_error():
+    given = np.array([[50, 50], [50, 50], [5, 5]])
+    tally = LabelTally(np.zeros((2, 2)), 0, 0, given, np.array([45.0, 30.0, 4.0]))
+    found = tally.find_suspicious(list("abc"), ["no", "yes"], np.array([0.5, 0.5]))
+    assert [(each["worker"], each["reason"]) for each in found] == [("b", "worse than chance")]

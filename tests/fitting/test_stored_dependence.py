@@ -1,0 +1,175 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.errors import MemoryPlanError
+from pmflib.fitting import stored_dependence
+from pmflib.model.score_tables import digest_model
+from pmflib.running import grouping
+from pmflib.trees.tree_pmf import TreePMF
+from tests.fitting.test_dependence import plant
+from tests.stored_samples import write_partition
+
+OPTIONS: dict[str, Any] = {"rank": 2, "pseudo_count": 0.5, "start": "random", "max_passes": 12}
+
+pytestmark = pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _few_starts(monkeypatch):
+    monkeypatch.setattr("pmflib.trees.tree_fit.MOST_STARTS", 2)
+    monkeypatch.setattr("pmflib.trees.tree_fit.ROUNDS", ((4, 2),))
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return plant(0.6)
+
+
+@pytest.fixture
+def split(truth, tmp_path):
+    """Two training folds and one that is held out, stored, and how to read them."""
+    blocks = write_partition(tmp_path, truth.sample(1500, 1), truth.schema, block_rows=100)
+    parts = [b for b in blocks if b.fold < 2], [b for b in blocks if b.fold == 2]
+    return [pmf.StoredSamples(part, truth.schema) for part in parts]
+
+
+@pytest.fixture
+def _few_in_memory(monkeypatch):
+    """The search has 300 samples, and all others are passed over."""
+    monkeypatch.setattr(stored_dependence, "SEARCH_WORK", 0)
+    monkeypatch.setattr(stored_dependence, "START_ROWS", 300)
+    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+
+
+def same_fit(one, other):
+    return (
+        digest_model(one.model) == digest_model(other.model)
+        and one.held_out == other.held_out
+        and one.notes == other.notes
+        and one.log_likelihoods == other.log_likelihoods
+    )
+
+
+def test_fit_em__stored_samples_that_fit_in_memory_are_fitted_as_those_in_memory(split):
+    training, held_out = split
+    stored = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
+    assert isinstance(stored.model, TreePMF)
+    assert {each[:2] for each in stored.model.edges()} == {(f"v{k}", f"v{k + 1}") for k in range(5)}
+    mixed = pmf.fit_em(training, validation=held_out.read_codes(), dependence="auto", **OPTIONS)
+    assert same_fit(stored, mixed)
+    loaded = pmf.fit_em(
+        training.read_codes(),
+        schema=training.schema,
+        validation=held_out,
+        dependence="auto",
+        **OPTIONS,
+    )
+    assert max(stored.held_out) == pytest.approx(max(loaded.held_out), abs=0.02)
+
+
+@pytest.mark.usefixtures("_few_in_memory")
+def test_fit_em__passes_over_stored_samples_follow_the_search(split, truth):
+    training, held_out = split
+    found = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
+    assert isinstance(found.model, TreePMF)
+    assert any("searched on 300 of 1,000 samples" in note for note in found.notes)
+    assert 1 <= len(found.log_likelihoods) <= OPTIONS["max_passes"]
+    assert {each[:2] for each in found.model.edges()} == {(f"v{k}", f"v{k + 1}") for k in range(5)}
+    fresh = truth.sample(4000, 2)
+    assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
+
+
+@pytest.mark.usefixtures("_few_in_memory")
+@pytest.mark.parametrize("spare_bytes", [0, 1 << 30])
+def test_fit_em__forests_of_stored_samples_same_bits_on_workers(thread_client, split, spare_bytes):
+    training, held_out = split
+    alone = pmf.fit_em(training, validation=held_out, dependence="tree", **OPTIONS)
+    mapped = pmf.fit_em(
+        training.with_client(thread_client).with_spare(spare_bytes),
+        validation=held_out.with_client(thread_client).with_spare(spare_bytes),
+        dependence="tree",
+        **OPTIONS,
+    )
+    assert same_fit(alone, mapped)
+
+
+@pytest.mark.usefixtures("_few_in_memory")
+def test_fit_em__forests_continue_from_a_checkpoint(split, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(run, state):
+        if (run, state.n_passes) == ("forests 1", 3):
+            raise Stop
+
+    training, held_out = split
+    options: dict[str, Any] = OPTIONS | {"members": 2, "validation": held_out, "dependence": "tree"}
+    whole = pmf.fit_em(training, **options)
+    assert whole.model.origin["average"] == 2
+    with pytest.raises(Stop):
+        pmf.fit_em(training, checkpoint=tmp_path / "work", on_pass=stop, **options)
+    passes = []
+    resumed = pmf.fit_em(
+        training,
+        checkpoint=tmp_path / "work",
+        on_pass=lambda run, state: passes.append((run, state.n_passes)),
+        **options,
+    )
+    assert passes[0] == ("forests 1", 4)
+    assert same_fit(resumed, whole)
+
+
+@pytest.mark.usefixtures("_few_in_memory")
+def test_fit_em__forests_of_stored_samples_without_any_held_out(split):
+    training = split[0]
+    kept = pmf.fit_em(training, dependence="auto", **OPTIONS)
+    assert not isinstance(kept.model, TreePMF)
+    assert "no samples are held out to judge by" in kept.notes[-1]
+    forced = pmf.fit_em(training, dependence="tree", **OPTIONS)
+    assert isinstance(forced.model, TreePMF)
+    assert forced.model.forest.n_edges >= 5
+
+
+def test_fit_em__auto_leaves_large_tables_alone_and_tree_refuses_them(split, monkeypatch):
+    training, held_out = split
+    monkeypatch.setattr("pmflib.trees.memory.PAIR_BYTES", 100)
+    kept = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
+    assert not isinstance(kept.model, TreePMF)
+    assert "counts of pairs of 2.5 KiB are more than is tried" in kept.notes[-1]
+    counts = training.count_pairs()
+    monkeypatch.setattr("pmflib.running.worker_memory.find_memory_limit", lambda: 1000)
+    with pytest.raises(MemoryPlanError, match="EM with forests would need"):
+        pmf.fit_em(training, validation=held_out, counts=counts, dependence="tree", **OPTIONS)
+
+
+def test_fit_em__auto_finds_no_forest_in_stored_samples_without_one(tmp_path):
+    plain = plant(0.0)
+    blocks = write_partition(tmp_path, plain.sample(900, 1), plain.schema, block_rows=100)
+    training, held_out = (
+        pmf.StoredSamples([b for b in blocks if (b.fold == 2) == is_held], plain.schema)
+        for is_held in (False, True)
+    )
+    found = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
+    without = pmf.fit_em(training, validation=held_out, **OPTIONS)
+    assert digest_model(found.model) == digest_model(without.model)
+    assert "bivariate residuals: 0 of 15 pairs are large" in found.notes[-1]
+    assert np.isfinite(found.held_out).all()
+
+
+@pytest.mark.usefixtures("_few_in_memory")
+def test_fit_em__refines_a_model_with_forests_over_stored_samples(thread_client, split, truth):
+    training, held_out = split
+    loaded = pmf.fit_em(training.read_codes(), truth, validation=held_out, max_passes=5)
+    alone = pmf.fit_em(training, truth, validation=held_out, max_passes=5)
+    assert alone.held_out == pytest.approx(loaded.held_out, rel=1e-9)
+    np.testing.assert_allclose(alone.model.factors, loaded.model.factors, rtol=1e-7)
+    mapped = pmf.fit_em(
+        training.with_client(thread_client),
+        truth,
+        validation=held_out.with_client(thread_client),
+        max_passes=5,
+    )
+    assert same_fit(alone, mapped)

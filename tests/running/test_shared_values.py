@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from pmflib.running.shared_values import SENT_BYTES, is_sent_along, measure_shared
+from pmflib.running.task_names import name_range
+
+
+@pytest.mark.parametrize(
+    ("value", "n_bytes"),
+    [
+        (None, 0),
+        (True, 0),
+        (7, 0),
+        (0.5, 0),
+        ("store", 5),
+        (name_range, 0),
+        (np.zeros(10), 80),
+        (lambda: None, None),
+        ([1, 2], None),
+    ],
+)
+def test_measure_shared__small_values_are_sent_along(value, n_bytes):
+    assert measure_shared(value) == n_bytes
+    assert is_sent_along(n_bytes, 1000) == (n_bytes is not None)
+
+
+def test_is_sent_along__not_what_is_large_in_all_tasks():
+    assert is_sent_along(10_000, 10)
+    assert not is_sent_along(10_000, 1000)
+    assert not is_sent_along(SENT_BYTES + 1, 1)
