@@ -1,7 +1,10 @@
 """Entry point of the command ``pmf``: what can go wrong before the command line is there is one line."""
 
 import atexit
+import signal
 import sys
+
+from flows.interruptions import is_interruption, pass_one
 
 READING_SECONDS = 10.0
 """Longest wait at the end of the process for the thread in which Zarr reads, seconds."""
@@ -9,6 +12,9 @@ READING_SECONDS = 10.0
 
 def main() -> None:
     """Load the command line and run it: the process ends with it."""
+    # the first to be registered is the last to be called: from there on Python takes itself apart, and a signal would
+    # take the place of the exit code
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         try:
             from flows import cli
@@ -23,10 +29,14 @@ def main() -> None:
             )
             sys.exit(2)
         cli.main()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_interruption(error):
+            raise
         print("interrupted: the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, pass_one)
         # the last to be registered is the first to be called: before Zarr's own
         atexit.register(_stop_reading)
 

@@ -36,6 +36,7 @@ from flows.commands.run import demo, run, status
 from flows.commands.schema_file import schema
 from flows.console import OutputClosedError, err
 from flows.exit_codes import EXIT_CODES
+from flows.interruptions import is_interruption
 from pmflib.errors import ConfigError, PmfError, QualityError, QuestionError
 from pmflib.ingest.source_urls import mask_secrets
 
@@ -127,7 +128,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)
     except Exception as error:
-        if debug:
+        if debug or is_interruption(error):
             raise
         _refuse(*_explain(error))
     # the exit code of typer after an interruption

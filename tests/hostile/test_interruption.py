@@ -26,14 +26,18 @@ __main__.main()
 """A command that ends while the thread in which Zarr reads is busy for a second."""
 
 
-def test_main__what_zarr_reads_at_the_end_prints_nothing(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", BUSY_READER],
-        cwd=tmp_path,
+def run_program(program: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
+
+
+def test_main__what_zarr_reads_at_the_end_prints_nothing(tmp_path):
+    done = run_program(BUSY_READER, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
@@ -58,6 +62,67 @@ def test_pmf__interrupted_while_it_loads(seconds, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=100)
     # the run may have ended before, by the schema that is not there
-    assert process.returncode in (130, 3)
+    assert process.returncode in (130, 3), err
     assert "Traceback" not in err
-    assert len(err.splitlines()) == 1
+    assert len(err.splitlines()) == 1, err
+
+
+INTERRUPTED_CLASS = """
+import sys
+from flows import __main__, cli
+
+class Interrupted:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+def load(words, standalone_mode):
+    type("Owner", (), {"field": Interrupted()})
+
+if sys.argv.pop() == "imported":
+    cli.main = lambda: load([], False)
+else:
+    cli.app = load
+__main__.main()
+"""
+"""A command that is interrupted where a class is being made, which Python 3.11 reports as another error."""
+
+
+@pytest.mark.parametrize("where", ["imported", "called"])
+def test_main__interrupted_where_a_class_is_made(where, tmp_path):
+    done = run_program(INTERRUPTED_CLASS, tmp_path, where)
+    said = "interrupted: the same command goes on from here\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
+LATE_INTERRUPTION = """
+import os, signal, sys, threading, weakref
+from flows import __main__, cli
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def end():
+    if where == "waiting":
+        ending = threading.main_thread()
+        threading.Thread(target=lambda: (ending.join(0.1), interrupt())).start()
+    else:
+        # modules are taken apart after everything else
+        sys.modules["kept"] = kept = Kept()
+        kept.interrupt = interrupt
+    sys.exit(3)
+
+class Kept:
+    def __del__(self):
+        self.interrupt()
+
+where = sys.argv.pop()
+cli.main = end
+__main__.main()
+"""
+"""A command that has ended with code 3, and is interrupted while Python waits for threads or takes itself apart."""
+
+
+@pytest.mark.parametrize("where", ["waiting", "dismantling"])
+def test_main__interrupted_after_its_end_keeps_its_code(where, tmp_path):
+    done = run_program(LATE_INTERRUPTION, tmp_path, where)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
