@@ -127,11 +127,12 @@ class Site:
         with closing(sqlite3.connect(self.folder / "prefect" / "prefect.db")) as database:
             return [value for (value,) in database.execute(sql)]
 
-    def wait_for(self, ready: Callable[[], bool]) -> None:
+    def wait_for(self, ready: Callable[[], bool], seconds: float = 0.5) -> None:
+        """Look again and again, with so many seconds in between."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not ready():
             assert time.monotonic() < deadline, self.read_logs()
-            time.sleep(0.5)
+            time.sleep(seconds)
 
 
 def write_pipeline(folder: Path) -> Path:

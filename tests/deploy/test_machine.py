@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -185,11 +184,14 @@ def test_services__a_stopped_run_goes_on_and_makes_a_live_model(machine):
     config = Path(machine.site.environment["PMF_CONFIG"])
     store = config.parent / "store"
     worker = machine.start("pmf-worker")
-    machine.site.run(*AS_PMF, "deployment", "run", "etl/nightly")
-    machine.site.wait_for(lambda: any(store.glob("dataset/*")))
+    machine.site.start("first-run", *AS_PMF, "deployment", "run", "etl/nightly")
+    started = machine.site.processes[-1]
+    # the run goes on while the command that asked for it ends, which takes as long as the run does
+    machine.site.wait_for(lambda: any(store.glob("dataset/*")), seconds=0.01)
     (signal_name,) = list_values(MACHINE / "pmf-worker.service", "KillSignal")
     worker.send_signal(signal.Signals[signal_name])
     assert worker.wait(120) == 0, machine.site.read_logs()
+    assert started.wait(120) == 0, machine.site.read_logs()
     runs = json.loads(machine.site.run(*AS_PMF, "flow-run", "ls", "--output", "json"))
     stopped = [run["state_name"] for run in runs if run["state_type"] != "SCHEDULED"]
     # a run that had no time to say so would keep its place, and the next one would wait
@@ -223,8 +225,7 @@ def test_services__who_has_no_password_or_certificate_is_refused(machine):
         if not name.startswith("DASK_")
     }
     for other in (address, address.replace("tls:", "tcp:")):
-        began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-c", PING.format(address=other)], env=bare, capture_output=True
         )
-        assert done.returncode != 0, time.monotonic() - began
+        assert done.returncode != 0

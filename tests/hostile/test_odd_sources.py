@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from pathlib import Path
 
 import fsspec
@@ -55,10 +55,8 @@ ROOT = Path(__file__).parents[2]
 )
 def test_find_sources__odd_address(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    start = time.monotonic()
     with pytest.raises(SourceError) as caught:
         find_sources(url)
-    assert time.monotonic() - start < 5
     assert "hunter2" not in str(caught.value)
     # an error of a worker travels
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -145,19 +143,21 @@ def test_open_source__what_may_pass_is_tried_again(error, again):
         assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.timeout(60)
 def test_find_sources__no_answer(monkeypatch):
+    over = threading.Event()
+
     class Silent(Unwell):
         protocol = "silent"
 
         def exists(self, path, **options):
-            time.sleep(5)
+            over.wait(600)
 
     fsspec.register_implementation("silent", Silent, clobber=True)
     monkeypatch.setattr(file_systems, "ANSWER_SECONDS", 0.2)
-    start = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer"):
         find_sources("silent://a")
-    assert time.monotonic() - start < 3
+    over.set()
 
 
 def test_find_sources__no_secret_is_kept(tmp_path):
