@@ -175,7 +175,3 @@ def _warn(
     line: str | None = None,
 ) -> None:
     err.print(f"warning: {mask_secrets(str(message))}", style="yellow")
-
-
-if __name__ == "__main__":
-    main()

@@ -73,7 +73,7 @@ def write(path: Path, log: np.ndarray) -> None:
 
 def run_pmf(*words: str, folder: Path) -> dict[str, float]:
     """Run the command as a user does, and read its JSON."""
-    command = [sys.executable, "-m", "flows.cli", *words, "--json"]
+    command = [sys.executable, "-m", "flows", *words, "--json"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     return dict(json.loads(done.stdout))
 

@@ -125,7 +125,7 @@ def make(folder: Path) -> str:
     (folder / "log.csv").write_text(ROWS)
     python(
         "-m",
-        "flows.cli",
+        "flows",
         "infer",
         str(folder / "log.csv"),
         "--output",
@@ -139,7 +139,7 @@ def make(folder: Path) -> str:
 
 def pmf(config: str, **environment: str) -> None:
     """Run the pipeline as a user does."""
-    python("-m", "flows.cli", "run", config, "--json", **environment)
+    python("-m", "flows", "run", config, "--json", **environment)
 
 
 def python(*words: str, **environment: str) -> None:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 400
 STOP_SECONDS = 60
 PREFECT = (sys.executable, "-m", "prefect")
-PMF = (sys.executable, "-m", "flows.cli")
+PMF = (sys.executable, "-m", "flows")
 DASK = (sys.executable, "-m", "dask")
 STAGES = ["count", "evaluate", "fit", "ingest", "publish", "quality", "refine"]
 

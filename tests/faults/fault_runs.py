@@ -150,14 +150,16 @@ def start_pmf(
     *,
     words: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    kept_states: Path | None = None,
     **options: Any,
 ) -> subprocess.Popen[str]:
     """Start ``pmf run``, or other words, in a session of its own, away from the Prefect settings of whoever runs the
-    tests.
+    tests; states of passes are kept in a new folder where one is named.
     """
+    program = ["tests.faults.kept_states", str(kept_states)] if kept_states else ["flows"]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", *(words or ("run", str(config))), "--json"],
+        [sys.executable, "-m", *program, *(words or ("run", str(config))), "--json"],
         cwd=config.parent,
         env=kept | {"PYTHONPATH": str(ROOT), "HOME": str(config.parent)} | dict(environment or {}),
         stdout=subprocess.PIPE,

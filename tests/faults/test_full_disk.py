@@ -96,7 +96,7 @@ def test_run__disk_full_or_read_only(
 ) -> None:
     path = write_config(tmp_path, large_log, store=tmp_path / "disk" / "store")
     (tmp_path / "disk").mkdir()
-    program = f"mount -t tmpfs -o {options} none {tmp_path}/disk && exec '{sys.executable}' -m flows.cli run {path}"
+    program = f"mount -t tmpfs -o {options} none {tmp_path}/disk && exec '{sys.executable}' -m flows run {path}"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", program],

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from pmflib.em.checkpoint import load_state
 from tests.faults.fault_runs import (
     MAX_PASSES,
     WAIT_SECONDS,
@@ -78,11 +79,11 @@ def test_run__killed_and_run_again(
     passes = count_passes(store)
     assert NEXT[stage] not in before
 
-    def look() -> tuple[dict[str, int], int] | None:
-        seen = (list_fold_files(store), count_passes(store))
-        return seen if any(seen) else None
-
-    with running_pmf(path) as process, watching(look) as seen:
+    kept_states = tmp_path / "states"
+    with (
+        running_pmf(path, kept_states=kept_states) as process,
+        watching(lambda: list_fold_files(store)) as seen,
+    ):
         finish(process)
         # multiprocessing's own tracker ends a moment after its parent
         wait_until(lambda: not find_left(process, tmp_path))
@@ -94,12 +95,11 @@ def test_run__killed_and_run_again(
         if kind != "source":
             assert entries.items() <= after[kind].items()
     if stage == "count":
-        kept = [files for files, _ in seen if files]
-        assert all(folds[name] == files[name] for files in kept for name in folds if name in files)
-        assert any(folds.keys() & files.keys() for files in kept)
+        assert all(folds[name] == files[name] for files in seen for name in folds if name in files)
+        assert any(folds.keys() & files.keys() for files in seen)
     if stage == "refine":
-        assert min(n_passes for _, n_passes in seen if n_passes) >= passes
-        assert max(n_passes for _, n_passes in seen) > passes
+        states = [load_state(state) for state in sorted(kept_states.iterdir())]
+        assert [state.n_passes for state in states] == [*range(passes + 1, MAX_PASSES + 1)]
 
 
 def find_left(process: subprocess.Popen[str], home: Path) -> list[psutil.Process]:

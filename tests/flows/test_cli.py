@@ -83,7 +83,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
 def test_main__in_a_process_of_its_own(tmp_path):
     """As a shell sees it: the message alone, on standard error."""
     process = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "run", "absent.toml", "--json"],
+        [sys.executable, "-m", "flows", "run", "absent.toml", "--json"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

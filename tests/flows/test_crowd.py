@@ -24,7 +24,7 @@ def call(folder, *arguments):
 
 def run(folder, *words):
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words],
+        [sys.executable, "-m", "flows", *words],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
