@@ -11,7 +11,6 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import take_logs
 from pmflib.level_blocks import FLOOR, sum_blocks
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class RowScorer:
         means, deviations = np.empty(len(codes)), np.empty(len(codes))
         expect_log_probs(
             codes,
-            self._logs[0],
+            self._log_prior,
             self._gains,
             model.prior,
             means,
@@ -151,22 +150,22 @@ class RowScorer:
         return self.model.make_surprise_finder()
 
     @cached_property
-    def _logs(self) -> tuple[FloatArray, FloatArray]:
-        return take_logs(self.model.prior, self.model.factors)
+    def _log_prior(self) -> FloatArray:
+        return np.log(np.maximum(self.model.prior, FLOOR))
 
     @cached_property
     def _gains(self) -> FloatArray:
         """What a variable adds to the expected log-probability of a row: see `expect_log_probs`."""
         model, offsets = self.model, self.model.schema.offsets
-        factors, log_factors = model.factors, self._logs[1]
+        factors = model.factors
         # of complete rows the mean is exact; where a variable that it depends on is missing, it says less than it would
         held, within = model.expect_logs()
-        by_state = sum_blocks(factors * log_factors, offsets)
+        by_state = sum_blocks(factors * np.log(np.maximum(factors, FLOOR)), offsets)
         singles = factors @ model.prior
         logs = np.log(np.maximum(singles, FLOOR))
         means = sum_blocks(singles * logs, offsets)
         alone = sum_blocks(singles * logs**2, offsets) - means**2
-        of_state = -float(model.prior @ self._logs[0])
+        of_state = -float(model.prior @ self._log_prior)
         # information of a variable about the state, at most the entropy of the state
         shared = np.maximum(by_state @ model.prior - means, 0.0)
         left = 1 - shared / of_state if of_state > 0 else np.ones(len(shared))
