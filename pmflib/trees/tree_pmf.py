@@ -43,8 +43,8 @@ class TreePMF(JointPMF):
     ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. What is missing is summed
     out by messages along the forests, exactly. Without edges it is the `JointPMF` of the same prior and factors.
 
-    It answers what a `JointPMF` answers. Not supported yet, and refused: the search for the most likely combinations of
-    more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
+    It answers what a `JointPMF` answers. Not supported yet, and refused (`unsupported`): the search for the most likely
+    combinations of more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
 
     Parameters
     ----------
