@@ -11,7 +11,6 @@ from pmflib.errors import PmfError, SchemaError
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
 from pmflib.solvers.pairs.composite import fit_composite
-from pmflib.trees.tree_pmf import TreePMF
 
 MAX_ITERATIONS = 500
 """Updates of each fit at most; from the model they start near their end."""
@@ -73,11 +72,8 @@ def refit_without_folds(counts: PairCounts, model: JointPMF) -> Parameters:
     """
     if counts.schema.digest != model.schema.digest:
         raise SchemaError("model and counts are of different schemas; take both from one run")
-    if isinstance(model, TreePMF):
-        raise PmfError(
-            f"model has forests of {model.forest.n_edges} edges, which pairs alone do not fit again; give a model "
-            "without, of dependence 'none'"
-        )
+    if why := model.unsupported.get("jackknife"):
+        raise PmfError(why)
     filled = np.flatnonzero(counts.n_rows > 0).tolist()
     if len(filled) < 2:
         raise SchemaError(

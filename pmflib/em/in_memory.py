@@ -11,16 +11,10 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, Parameters
 from pmflib.blocks import DenseBlock, cut_evenly
+from pmflib.em.block_scores import AddScores, score_average, score_difference, score_under
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import merge_each, merge_scores
-from pmflib.em.statistics import (
-    EMStatistics,
-    ScoreBlock,
-    em_statistics,
-    score_average,
-    score_difference,
-    take_logs,
-)
+from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.running.processors import count_processors
 from pmflib.selection.comparison import estimate_gain
 
@@ -97,7 +91,7 @@ class SamplesInMemory:
 
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
-        return estimate_gain(self._add_up(score_difference, (first, second)))
+        return estimate_gain(self._add_up(score_difference, [first], [second]))
 
     def digest(self) -> str:
         """SHA-256 of the distinct rows and their weights, in hexadecimal."""
@@ -109,11 +103,11 @@ class SamplesInMemory:
                 total.update(block.weights.tobytes())
         return total.hexdigest()
 
-    def _add_up(self, score: ScoreBlock, models: Sequence[Parameters]) -> FloatArray:
-        """Sums of scores over the blocks, in their order."""
-        logs = [take_logs(*model) for model in models]
+    def _add_up(self, add: AddScores, *averages: Sequence[Parameters]) -> FloatArray:
+        """Sums of scores under averages of models over the blocks, in their order."""
+        scores = [[score_under(model, self._offsets) for model in models] for models in averages]
 
-        def score_block(block: DenseBlock) -> FloatArray:
-            return score(block, self._offsets, logs, self._target)
+        def add_block(block: DenseBlock) -> FloatArray:
+            return add(block, self._offsets, *scores, self._target)
 
-        return merge_scores(list(self._pool.map(score_block, self._blocks)))
+        return merge_scores(list(self._pool.map(add_block, self._blocks)))

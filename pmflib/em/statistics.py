@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray, StrataArray
-from pmflib.blocks import Block, weigh_rows
+from pmflib.blocks import Block
 from pmflib.em.field_sums import sum_fields
 from pmflib.level_blocks import FLOOR, normalise_blocks
 from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
@@ -94,75 +93,6 @@ def em_statistics(
             block, offsets, log_prior, log_factors, level_mass, state_mass, strata
         )
     return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
-
-
-def score_rows(
-    block: Block,
-    offsets: IntArray,
-    models: Sequence[tuple[FloatArray, FloatArray]],
-    target: int | None = None,
-) -> FloatArray:
-    """Score rows under the mean of models' probabilities, without forming a model of their summed rank.
-
-    Parameters
-    ----------
-    block
-        Valid samples.
-    offsets
-        int64 of shape (n_variables + 1,).
-    models
-        Logarithms as from `take_logs`, at least one.
-    target
-        Variable whose log-likelihood given the others is wanted; None is that of all of them.
-
-    Returns
-    -------
-    Log-likelihoods, nats, float64 of shape (n_rows,); 0 for a row without the target, or with nothing observed.
-    """
-    from pmflib.em.row_tables import score_block
-
-    total = np.zeros(block.n_rows)
-    if not block.n_rows:
-        return total
-    for number, (log_prior, log_factors) in enumerate(models):
-        scores = np.empty(block.n_rows)
-        nothing = np.empty((block.n_rows, 0))
-        score_block(block, offsets, log_prior, log_factors, scores, nothing)
-        total = np.logaddexp(total, scores) if number else scores
-    total -= math.log(len(models))
-    if target is not None:
-        total -= score_rows(block.hide(target, offsets), offsets, models)
-    return total
-
-
-def score_average(
-    block: Block,
-    offsets: IntArray,
-    models: Sequence[tuple[FloatArray, FloatArray]],
-    target: int | None = None,
-) -> FloatArray:
-    """Log-likelihood of samples, as `score_rows` has it, nats, and their number: what is added up over blocks."""
-    weights = weigh_rows(block)
-    return np.array([weights @ score_rows(block, offsets, models, target), weights.sum()])
-
-
-def score_difference(
-    block: Block,
-    offsets: IntArray,
-    models: Sequence[tuple[FloatArray, FloatArray]],
-    target: int | None = None,
-) -> FloatArray:
-    """Number of samples, and the sums of what they gain by the first of two models, and of its square, nats."""
-    weights = weigh_rows(block)
-    first, second = (score_rows(block, offsets, [each], target) for each in models)
-    gains = first - second
-    return np.array([weights.sum(), weights @ gains, weights @ gains**2])
-
-
-ScoreBlock = Callable[
-    [Block, IntArray, Sequence[tuple[FloatArray, FloatArray]], int | None], FloatArray
-]
-"""`score_average` or `score_difference`."""
 
 
 def m_step(

@@ -17,18 +17,18 @@ from pmflib.counting.counting_tasks import choose_runs, cut_fold
 from pmflib.counting.memory import plan_counting
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import count_group, merge_tables
+from pmflib.em.block_scores import (
+    AddScores,
+    ScoreRows,
+    score_average,
+    score_difference,
+    score_under,
+)
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import merge_each, merge_scores
 from pmflib.em.pass_tasks import PassPlan, choose_side_by_side, choose_tasks, plan_pass
-from pmflib.em.statistics import (
-    EMStatistics,
-    ScoreBlock,
-    em_statistics,
-    score_average,
-    score_difference,
-    take_logs,
-)
+from pmflib.em.statistics import EMStatistics, em_statistics, take_logs
 from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.grouping import group_blocks, weigh_blocks
 from pmflib.running.held_items import HeldItems, keep_loaded
@@ -40,6 +40,7 @@ from pmflib.store.file_digests import name_place
 from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_blocks
 
+P = TypeVar("P")
 R = TypeVar("R")
 
 KEPT_SHARE = 4
@@ -252,12 +253,12 @@ class StoredSamples:
 
         ``meanwhile`` is called once the tasks are handed to the workers.
         """
-        total, n_samples = self._add_up(score_average, models, meanwhile)
+        total, n_samples = self._add_up(score_average, [models], meanwhile)
         return float(total / max(n_samples, 1))
 
     def compare(self, first: Parameters, second: Parameters) -> tuple[float, float]:
         """Mean gain of a sample by the first of two models over the second, nats, and its standard error."""
-        return estimate_gain(self._add_up(score_difference, (first, second)))
+        return estimate_gain(self._add_up(score_difference, [[first], [second]]))
 
     def map_groups(
         self,
@@ -281,12 +282,12 @@ class StoredSamples:
 
     def _add_up(
         self,
-        score: ScoreBlock,
-        models: Sequence[Parameters],
+        add: AddScores,
+        averages: Sequence[Sequence[Parameters]],
         meanwhile: Callable[[], None] | None = None,
     ) -> FloatArray:
-        """Sums of scores over the groups, in a tree that depends on their number alone."""
-        shared = self.schema.offsets, score, models, self.target
+        """Sums of scores under averages of models over the groups, in a tree that depends on their number alone."""
+        shared = self.schema.offsets, add, score_under, averages, self.target
         pending = start_blocks(
             self.client, judge_group, self._hold(), merge_scores, *shared, name="score"
         )
@@ -359,10 +360,11 @@ def evaluate_group(
 def judge_group(
     group: BlockGroup,
     offsets: IntArray,
-    score: ScoreBlock,
-    models: Sequence[Parameters],
+    add: AddScores,
+    score: Callable[[P, IntArray], ScoreRows],
+    averages: Sequence[Sequence[P]],
     target: int | None,
 ) -> FloatArray:
-    """Sums of the scores of a group."""
-    logs = [take_logs(*model) for model in models]
-    return merge_scores([score(block, offsets, logs, target) for block in iterate_distinct(group)])
+    """Sums of the scores of a group under averages of models, whose logarithms are taken once."""
+    scores = [[score(model, offsets) for model in models] for models in averages]
+    return merge_scores([add(block, offsets, *scores, target) for block in iterate_distinct(group)])

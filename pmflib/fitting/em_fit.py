@@ -42,7 +42,6 @@ from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import find_report
 from pmflib.schema import Schema
-from pmflib.trees.tree_pmf import TreePMF
 
 N_FOLDS = 5
 """Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
@@ -383,13 +382,10 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
 
 def summarise_fit(result: FitResult) -> dict[str, Any]:
     """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
-    forests = {}
-    if isinstance(result.model, TreePMF):
-        forests = {"dependence": "tree", "edges": result.model.forest.n_edges}
     return {
         "method": result.method,
         "rank": result.model.rank,
-        **forests,
+        **result.model.summarise_dependence(),
         "pseudo_count": result.model.origin["pseudo_count"],
         "passes": len(result.loss_history),
         "best_pass": result.best_pass,

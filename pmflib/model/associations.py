@@ -11,7 +11,6 @@ from pmflib.errors import PmfError, SchemaError
 from pmflib.level_blocks import FLOOR, repeat_blocks, sum_blocks
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.schema import Schema
-from pmflib.trees.tree_pmf import TreePMF
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,19 +92,14 @@ def measure_associations(model: JointPMF, variables: IntArray | None = None) -> 
         )
     else:
         levels = np.arange(schema.n_levels)
-    offsets, factors = schema.offsets, model.factors[levels]
-    singles = factors @ model.prior
-    pairs = model.find_pairs()[np.ix_(levels, levels)] if isinstance(model, TreePMF) else None
+    offsets = schema.offsets
+    singles = model.factors[levels] @ model.prior
     sizes = np.diff(offsets)
     n_variables = sizes.size
     information = np.zeros((n_variables, n_variables))
     squares = np.zeros((n_variables, n_variables))
-    for place in range(n_variables - 1):
+    for place, joint in enumerate(model.iterate_pairs(levels, offsets)):
         mine, after = schema.rows_of(place), slice(int(offsets[place + 1]), None)
-        if pairs is None:
-            joint = (factors[mine] * model.prior) @ factors[after].T
-        else:
-            joint = pairs[mine, after]
         product = np.maximum(np.outer(singles[mine], singles[after]), FLOOR)
         edges = offsets[place + 1 :] - offsets[place + 1]
         logs = np.log(np.maximum(joint, FLOOR) / product)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from pmflib.arrays import FloatArray, IntArray
 from pmflib.displays.summary import Summary
 from pmflib.model.marginal_tables import MAX_MARGINAL_CELLS, mix_factors, place_marginal
 from pmflib.model.row_predictions import RowPredictions
+from pmflib.model.state_conditions import condition_states, find_able_states
 from pmflib.model.stored_model import Arrays, read_model, write_model
 
 if TYPE_CHECKING:
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
     from pmflib.model.reference_scores import ReferenceScores
     from pmflib.plots.drawing import Axes
     from pmflib.questions.answers import Answer
-    from pmflib.questions.conditions import Given
+    from pmflib.questions.conditions import Conditions, Given
     from pmflib.questions.evidence import Evidence
+
+Unsupported: TypeAlias = Literal["search", "refits", "jackknife"]
+"""What not every model does: the search for the most likely combinations of more variables than can be listed, fits
+again without each fold that answers have their standard errors from, and those that are asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +162,74 @@ class JointPMF(RowPredictions):
 
         return condition(self, encode_conditions(self.schema, given))[0]
 
+    def condition_codes(self, conditions: Conditions) -> tuple[JointPMF, float]:
+        """Condition on codes that somebody can have, as `can_meet` says; see `pmflib.questions.conditions.condition`.
+
+        Returns
+        -------
+        The model given the conditions, and their log-probability, nats.
+        """
+        prior, factors, log_probability = condition_states(
+            self.prior, self.factors, self.schema.offsets, conditions
+        )
+        return JointPMF(prior, factors, self.schema, self.origin), log_probability
+
+    def can_meet(self, conditions: Conditions) -> bool:
+        """Whether anybody can meet some conditions together: their probability is above 0."""
+        able = find_able_states(self.prior, self.factors, self.schema.offsets, conditions)
+        return bool(able.any())
+
+    def weigh_combinations(self, places: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Probabilities of some combinations of codes.
+
+        Parameters
+        ----------
+        places
+            Places of the variables, distinct, at least one.
+        combinations
+            Codes of shape (n_combinations, n_places).
+
+        Returns
+        -------
+        float64 of shape (n_combinations,).
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.prior)[None, :] + sum(
+                np.log(self.factor(place))[combinations[:, n]] for n, place in enumerate(places)
+            )
+        return np.asarray(np.exp(logs).sum(axis=1))
+
+    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
+        """Joint PMFs of each of some variables with all those after it, a variable at a time.
+
+        Parameters
+        ----------
+        levels
+            int64: places of all levels of these variables, stacked.
+        offsets
+            int64 of shape (n + 1,): where the levels of each variable begin and end among them.
+
+        Yields
+        ------
+        For each variable but the last, float64 of shape (cardinality, n_levels of those after it).
+        """
+        factors = self.factors[levels]
+        for begin, end in pairwise(offsets[:-1].tolist()):
+            yield (factors[begin:end] * self.prior) @ factors[end:].T
+
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Pairs of variables that hang together within states: none, but for a `pmflib.trees.tree_pmf.TreePMF`."""
+        return []
+
+    @property
+    def unsupported(self) -> Mapping[Unsupported, str]:
+        """What the model does not do, with the words of the message that refuses it: nothing, but for forests."""
+        return {}
+
+    def summarise_dependence(self) -> dict[str, Any]:
+        """What the summary of a fit says of dependence within states, plain JSON types: nothing, but for forests."""
+        return {}
+
     def ask(
         self, question: str, counts: PairCounts | Evidence | None = None, *, top: int = 5
     ) -> Answer:
@@ -187,12 +261,14 @@ class JointPMF(RowPredictions):
         SchemaError, PmfError
             As `condition` does.
         """
-        from pmflib.model.sampling import sample_codes
-
         check_whole("n_rows", n_rows)
         model = self.condition(given) if given else self
-        generator = np.random.default_rng(rng)
-        return sample_codes(model.prior, model.factors, self.schema.offsets, n_rows, generator)
+        return model._draw(n_rows, np.random.default_rng(rng))
+
+    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
+        from pmflib.model.sampling import sample_codes
+
+        return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, rng)
 
     def plot_states(self, **options: Any) -> Axes:
         """Draw what distinguishes the states: see `pmflib.plots.model_plots.plot_states`."""
@@ -220,10 +296,13 @@ class JointPMF(RowPredictions):
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group, which `load` reads; the folder must not exist."""
-        write_model(Path(path), self, *self._list_parts())
+        write_model(Path(path), self, *self.list_parts())
 
-    def _list_parts(self) -> tuple[Arrays, dict[str, Any]]:
-        """Arrays and attributes of the model's Zarr group, beside those that every model has."""
+    def list_parts(self) -> tuple[Arrays, dict[str, Any]]:
+        """Arrays and attributes of the model's Zarr group, beside those that every model has.
+
+        The arrays are of int32 or float64: what the digest of a model is made of, beside prior, factors and schema.
+        """
         if self.trait_model is None:
             return {}, {}
         return self.trait_model.to_arrays(), {"n_traits": self.trait_model.n_traits}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import DenseBlock
 from pmflib.level_blocks import FLOOR
 from pmflib.model.evaluation import draw_cells
 from pmflib.model.joint_pmf import JointPMF
-from pmflib.trees.tree_pmf import TreePMF
 
 N_SUMS = 6
 """Length of what `compare_hidden` returns: what `pmflib.selection.comparison.estimate_gain_per_cell` takes."""
@@ -96,20 +94,6 @@ def compare_hidden(
 def _score_cells(
     model: JointPMF, shown: IntArray, samples: IntArray, variables: IntArray, truths: IntArray
 ) -> FloatArray:
-    """Log-probability of the true codes of some cells, from what is shown of their samples.
-
-    With traits, samples are folded in. Otherwise state by state, as in `pmflib.model.evaluation`: no product is left to
-    BLAS, whose last bits depend on its threads.
-    """
-    if model.trait_model is not None:
-        folded = model.trait_model.predict_cells(DenseBlock(shown), samples, variables)
-        return np.log(np.maximum(folded[np.arange(samples.size), truths], FLOOR))
-    levels = model.schema.offsets[variables] + truths
-    posteriors = model.posterior(shown)
-    chances = np.zeros(samples.size)
-    if isinstance(model, TreePMF):
-        chances += model.find_beliefs(shown, posteriors)[samples, levels]
-        return np.asarray(np.log(np.maximum(chances, FLOOR)))
-    for state in range(model.rank):
-        chances += posteriors[samples, state] * model.factors[levels, state]
+    """Log-probability of the true codes of some cells, from what is shown of their samples."""
+    chances = model.predict_codes(shown, samples, variables, truths)
     return np.log(np.maximum(chances, FLOOR))

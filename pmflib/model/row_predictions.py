@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from pmflib.blocks import DenseBlock
 from pmflib.displays.summary import Summarised
 from pmflib.em.statistics import take_logs
 from pmflib.errors import PmfError
+from pmflib.level_blocks import sum_blocks
 from pmflib.schema import Schema
 from pmflib.schema.variable import MISSING
 
 if TYPE_CHECKING:
+    from pmflib.model.row_scores import FindSurprises
     from pmflib.traits.trait_model import TraitModel, TraitScores
 
 BATCH_ROWS = 65_536
@@ -89,7 +91,18 @@ class RowPredictions(Summarised):
                 part[:, hidden] = MISSING
             yield rows, DenseBlock(self.schema.check_codes(part))
 
-    def _score(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        """Fill the log-probability of every row of a block of valid rows, (n_rows,), and its posterior.
+
+        Parameters
+        ----------
+        block
+            The rows.
+        log_probs
+            float64 of shape (n_rows,).
+        posteriors
+            float64 of shape (n_rows, rank), or (n_rows, 0) where posteriors are not wanted.
+        """
         from pmflib.em.row_tables import score_block
 
         score_block(block, self.schema.offsets, *self._logs, log_probs, posteriors)
@@ -127,7 +140,7 @@ class RowPredictions(Summarised):
         codes = self._encode(table)
         log_probs = np.empty(len(codes))
         for rows, block in self._iterate_blocks(codes):
-            self._score(block, log_probs[rows], np.empty((block.n_rows, 0)))
+            self.score_block(block, log_probs[rows], np.empty((block.n_rows, 0)))
         return log_probs
 
     def posterior(self, table: object) -> FloatArray:
@@ -140,7 +153,7 @@ class RowPredictions(Summarised):
         codes = self._encode(table)
         posteriors = np.empty((len(codes), self.rank))
         for rows, block in self._iterate_blocks(codes):
-            self._score(block, np.empty(block.n_rows), posteriors[rows])
+            self.score_block(block, np.empty(block.n_rows), posteriors[rows])
         return posteriors
 
     def predict_proba(self, table: object, variable: str | int) -> FloatArray:
@@ -171,7 +184,7 @@ class RowPredictions(Summarised):
         n_batch = min(len(codes), BATCH_ROWS)
         posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
         for rows, block in self._iterate_blocks(codes, place):
-            self._score(block, log_probs[: block.n_rows], posteriors[: block.n_rows])
+            self.score_block(block, log_probs[: block.n_rows], posteriors[: block.n_rows])
             np.matmul(posteriors[: block.n_rows], factor.T, out=probabilities[rows])
         return probabilities
 
@@ -199,6 +212,57 @@ class RowPredictions(Summarised):
         for state in range(self.rank):
             mixed += posteriors[:, state, None] * factor[:, state]
         return mixed
+
+    def predict_codes(
+        self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
+    ) -> FloatArray:
+        """Probabilities of codes of some cells, each given what its row holds.
+
+        With traits, rows are folded in. Otherwise state by state, as in `predict_hidden`.
+
+        Parameters
+        ----------
+        shown
+            Shape (n_rows, n_variables), -1 at the cells and where missing.
+        samples, variables, codes
+            int64 of shape (n_cells,): row, place of the variable, and code whose probability is wanted.
+
+        Returns
+        -------
+        float64 of shape (n_cells,).
+        """
+        if self.trait_model is not None:
+            folded = self.trait_model.predict_cells(DenseBlock(shown), samples, variables)
+            return np.asarray(folded[np.arange(samples.size), codes])
+        levels = self.schema.offsets[variables] + codes
+        posteriors = self.posterior(shown)
+        chances = np.zeros(samples.size)
+        for state in range(self.rank):
+            chances += posteriors[samples, state] * self.factors[levels, state]
+        return chances
+
+    def expect_logs(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, given the state, of the log-probability of each variable in complete rows.
+
+        Returns
+        -------
+        float64 of shape (n_variables, rank) each, nats and their squares.
+        """
+        offsets, logs = self.schema.offsets, self._logs[1]
+        means = sum_blocks(self.factors * logs, offsets)
+        return means, sum_blocks(self.factors * logs**2, offsets) - means**2
+
+    def make_surprise_finder(self) -> FindSurprises:
+        """Make a function that finds the least probable cell of each row given the others.
+
+        Returns
+        -------
+        Called with valid codes of shape (n_rows, n_variables), -1 missing, and scores of these rows whose posteriors
+        are known: see `pmflib.model.surprises.find_surprises`.
+        """
+        from pmflib.model.surprises import SurpriseTables, find_surprises
+
+        return partial(find_surprises, SurpriseTables.make(*self._logs, self.schema.offsets))
 
     def predict(self, table: object, variable: str | int) -> IntArray:
         """Most probable code of a variable in each row (MAP), given the others; the first of equals.
@@ -259,7 +323,7 @@ class RowPredictions(Summarised):
                 chances = self.trait_model.predict_cells(block, cells, places)
             else:
                 posteriors = np.empty((block.n_rows, self.rank))
-                self._score(block, np.empty(block.n_rows), posteriors)
+                self.score_block(block, np.empty(block.n_rows), posteriors)
             for place in np.flatnonzero(gaps.any(axis=0)).tolist():
                 mine = np.flatnonzero(gaps[:, place])
                 if self.trait_model is not None:

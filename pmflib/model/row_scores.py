@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import take_logs
 from pmflib.level_blocks import FLOOR, sum_blocks
-from pmflib.trees.tree_pmf import TreePMF
 
 if TYPE_CHECKING:
     from pmflib.model import JointPMF
@@ -23,6 +22,10 @@ BATCH_ROWS = 8192
 
 LEFT = 1e-12
 """Least share of the entropy of the latent state that a variable leaves: one that says it all leaves rounding."""
+
+
+FindSurprises: TypeAlias = Callable[[IntArray, "RowScores"], None]
+"""Fills, given valid codes of rows, what their scores say of the least probable cell, and the states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,98 +125,47 @@ class RowScorer:
         return found
 
     def _score(self, codes: IntArray, out: RowScores) -> None:
-        from pmflib.em.row_tables import score_block
         from pmflib.kernels.row_surprises import expect_log_probs
 
         model = self.model
-        rank, offsets = model.rank, model.schema.offsets
-        logs = self._logs
-        if isinstance(model, TreePMF):
-            self._score_forests(model, codes, out)
-        else:
-            score_block(DenseBlock(codes), offsets, *logs, out.log_probs, out.posteriors)
-            self._find_surprises(codes, out)
+        model.score_block(DenseBlock(codes), out.log_probs, out.posteriors)
+        self._find_surprises(codes, out)
         means, deviations = np.empty(len(codes)), np.empty(len(codes))
-        work = np.empty((2, 4 + rank))
         expect_log_probs(
-            codes, logs[0], self._gains, model.prior, means, deviations, out.n_observed, work
+            codes,
+            self._log_prior,
+            self._gains,
+            model.prior,
+            means,
+            deviations,
+            out.n_observed,
+            np.empty((2, 4 + model.rank)),
         )
         # rows that can be of one kind only are as expected
         unlike = np.maximum(deviations, np.finfo(float).eps * np.maximum(1.0, -means))
         out.surprises[:] = np.where(out.n_observed > 0, (means - out.log_probs) / unlike, np.nan)
 
-    def _score_forests(self, model: TreePMF, codes: IntArray, out: RowScores) -> None:
-        """Score rows under a model with forests: each cell is hidden in its turn."""
-        out.log_probs[:], out.posteriors[:] = model.log_prob(codes), model.posterior(codes)
-        out.states[:] = out.posteriors.argmax(axis=1)
-        least = np.full(len(codes), np.inf)
-        out.variables[:], out.expected[:] = -1, -1
-        out.probabilities[:], out.expected_probabilities[:] = np.nan, np.nan
-        for place in range(model.schema.n_variables):
-            rows = np.flatnonzero(codes[:, place] >= 0)
-            if not rows.size:
-                continue
-            pmf = model.predict_proba(codes[rows], place)
-            chances = np.minimum(pmf[np.arange(rows.size), codes[rows, place]], 1.0)
-            is_less = chances < least[rows]
-            found = rows[is_less]
-            least[found] = out.probabilities[found] = chances[is_less]
-            out.variables[found] = place
-            out.expected[found] = pmf[is_less].argmax(axis=1)
-            out.expected_probabilities[found] = np.minimum(pmf[is_less].max(axis=1), 1.0)
-
-    def _find_surprises(self, codes: IntArray, out: RowScores) -> None:
-        """Find the least probable cell of each row, given the others."""
-        from pmflib.kernels.row_surprises import make_find_surprises
-
-        offsets, logs = self.model.schema.offsets, self._logs
-        inverses, safe, factors = self._tables
-        padded = inverses.size // len(factors)
-        find_surprises = make_find_surprises(padded)
-        find_surprises(
-            codes,
-            offsets,
-            out.posteriors,
-            (inverses, safe, factors, *logs),
-            np.zeros((2, padded)),
-            (
-                *(out.states, out.variables, out.probabilities),
-                *(out.expected, out.expected_probabilities),
-            ),
-        )
+    @cached_property
+    def _find_surprises(self) -> FindSurprises:
+        return self.model.make_surprise_finder()
 
     @cached_property
-    def _logs(self) -> tuple[FloatArray, FloatArray]:
-        return take_logs(self.model.prior, self.model.factors)
-
-    @cached_property
-    def _tables(self) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Inverses of the levels' probabilities, padded and flat; whether none is too small; the probabilities."""
-        from pmflib.kernels.row_surprises import LANES, SAFE
-
-        log_factors = self._logs[1]
-        padded = -(-self.model.rank // LANES) * LANES
-        inverses = np.zeros((len(log_factors), padded))
-        inverses[:, : self.model.rank] = np.exp(-log_factors)
-        safe = log_factors.min(axis=1) >= np.log(SAFE)
-        return inverses.ravel(), safe.astype(np.uint8), np.exp(log_factors)
+    def _log_prior(self) -> FloatArray:
+        return np.log(np.maximum(self.model.prior, FLOOR))
 
     @cached_property
     def _gains(self) -> FloatArray:
         """What a variable adds to the expected log-probability of a row: see `expect_log_probs`."""
         model, offsets = self.model, self.model.schema.offsets
-        factors, log_factors = model.factors, self._logs[1]
-        by_state = sum_blocks(factors * log_factors, offsets)
-        within = sum_blocks(factors * log_factors**2, offsets) - by_state**2
-        held = by_state
-        if isinstance(model, TreePMF):
-            # of complete rows the mean is exact; where a parent is missing, a variable says less than it would
-            held, within = model.expect_logs()
+        factors = model.factors
+        # of complete rows the mean is exact; where a variable that it depends on is missing, it says less than it would
+        held, within = model.expect_logs()
+        by_state = sum_blocks(factors * np.log(np.maximum(factors, FLOOR)), offsets)
         singles = factors @ model.prior
         logs = np.log(np.maximum(singles, FLOOR))
         means = sum_blocks(singles * logs, offsets)
         alone = sum_blocks(singles * logs**2, offsets) - means**2
-        of_state = -float(model.prior @ self._logs[0])
+        of_state = -float(model.prior @ self._log_prior)
         # information of a variable about the state, at most the entropy of the state
         shared = np.maximum(by_state @ model.prior - means, 0.0)
         left = 1 - shared / of_state if of_state > 0 else np.ones(len(shared))

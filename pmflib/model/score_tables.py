@@ -15,7 +15,6 @@ from pmflib.model import JointPMF
 from pmflib.model.reference_scores import ReferenceScores
 from pmflib.model.row_scores import RowScorer, RowScores
 from pmflib.model.target_measures import TargetSums, judge_target
-from pmflib.trees.tree_pmf import TreePMF
 
 
 @dataclass(frozen=True)
@@ -181,12 +180,10 @@ class TableScorer:
 def digest_model(model: JointPMF) -> str:
     """SHA-256 of a model's schema and parameters, in hexadecimal: equal models, equal digests."""
     digest = hashlib.sha256(model.schema.digest.encode())
-    traits = {} if model.trait_model is None else model.trait_model.to_arrays()
-    for values in (model.prior, model.factors, *(values for values, _ in traits.values())):
-        digest.update(np.ascontiguousarray(values, "<f8").tobytes())
-    if isinstance(model, TreePMF):
-        digest.update(np.ascontiguousarray(model.forest.parents, "<i4").tobytes())
-        digest.update(np.ascontiguousarray(model.tables, "<f8").tobytes())
+    own, _ = model.list_parts()
+    for values in (model.prior, model.factors, *(values for values, _ in own.values())):
+        dtype = "<i4" if values.dtype.kind == "i" else "<f8"
+        digest.update(np.ascontiguousarray(values, dtype).tobytes())
     return digest.hexdigest()
 
 

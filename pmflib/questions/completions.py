@@ -14,7 +14,6 @@ from pmflib.errors import MemoryPlanError, PmfError
 from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
 from pmflib.questions.conditions import Given, condition, encode_conditions
-from pmflib.trees.tree_pmf import TreePMF
 
 FEW_CELLS = 1 << 16
 """Combinations up to which all are computed: 0.5 MB, some milliseconds."""
@@ -110,10 +109,9 @@ def find_most_likely(
         flat = np.argsort(-pmf, axis=None, kind="stable")[:top]
         flat = flat[pmf.ravel()[flat] > 0]
         return np.stack(np.unravel_index(flat, pmf.shape), axis=1), pmf.ravel()[flat]
-    if isinstance(model, TreePMF):
+    if why := model.unsupported.get("search"):
         raise MemoryPlanError(
-            f"{len(places)} variables have {math.prod(sizes):,} combinations, above {FEW_CELLS:,}, which a model with "
-            "forests does not search; name fewer variables, or use complete"
+            f"{len(places)} variables have {math.prod(sizes):,} combinations, above {FEW_CELLS:,}, {why}"
         )
     factors = [model.factor(place) for place in places]
     order = sorted(range(len(places)), key=lambda n: -_part_states(factors[n], model.prior))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -10,15 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pmflib.argument_checks import name_type
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.em.statistics import take_logs
+from pmflib.arrays import IntArray
 from pmflib.errors import PmfError, SchemaError
-from pmflib.level_blocks import FLOOR
 from pmflib.model import JointPMF
+from pmflib.model.state_conditions import find_able_states
 from pmflib.near_names import list_near
 from pmflib.schema import Schema, Variable
-from pmflib.trees.tree_conditions import condition_forests
-from pmflib.trees.tree_pmf import TreePMF
 
 Wanted: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
 Given: TypeAlias = Mapping[str | int, Wanted] | Mapping[str, Wanted] | Mapping[int, Wanted]
@@ -110,28 +106,7 @@ def condition(model: JointPMF, conditions: Conditions) -> tuple[JointPMF, float]
             f"nobody can have {describe_conditions(model.schema, conditions, places)}: the model gives that "
             "probability 0, and no answer; leave a condition out, or fit with a larger pseudo-count"
         )
-    if isinstance(model, TreePMF):
-        found, log_probability = condition_forests(model.parameters, conditions)
-        return TreePMF.make(found, model.schema, model.origin), log_probability
-    factors = model.factors.copy()
-    masses = np.empty((len(conditions), model.rank))
-    for mass, (place, codes) in zip(masses, conditions.items(), strict=True):
-        block = factors[model.schema.rows_of(place)]
-        kept = np.zeros((len(block), 1))
-        kept[list(codes)] = 1.0
-        if len(codes) == len(block):
-            mass[:] = 1.0
-            continue
-        mass[:] = block[list(codes)].sum(axis=0)
-        # a state without mass there has none of the prior either
-        block[:] = np.where(mass > FLOOR, block * kept / np.maximum(mass, FLOOR), kept / kept.sum())
-        block /= block.sum(axis=0)
-    log_prior, log_masses = take_logs(model.prior, masses)
-    logs: FloatArray = log_prior + log_masses.sum(axis=0)
-    logs[(model.prior <= FLOOR) | (masses <= FLOOR).any(axis=0)] = -np.inf
-    weights = np.exp(logs - logs.max())
-    log_probability = float(logs.max() + np.log(weights.sum()))
-    return JointPMF(weights / weights.sum(), factors, model.schema, model.origin), log_probability
+    return model.condition_codes(conditions)
 
 
 def find_impossible(model: JointPMF, conditions: Conditions) -> tuple[int, ...]:
@@ -148,22 +123,14 @@ def find_impossible(model: JointPMF, conditions: Conditions) -> tuple[int, ...]:
     -------
     Places of one variable, or two, or all that are given: the fewest that are impossible; empty where all are possible.
     """
-    possible = {}
-    for place, codes in conditions.items():
-        rows = int(model.schema.offsets[place]) + np.array(codes)
-        possible[place] = (model.factors[rows] > FLOOR).any(axis=0)
-    for places in (*_list_few(conditions), tuple(conditions)):
-        states = model.prior > FLOOR
-        for place in places:
-            states = states & possible[place]
-        if not states.any():
+    able = {
+        place: find_able_states(model.prior, model.factors, model.schema.offsets, {place: codes})
+        for place, codes in conditions.items()
+    }
+    for places in _list_few(conditions):
+        if not np.all([able[place] for place in places], axis=0).any():
             return places
-    if (
-        isinstance(model, TreePMF)
-        and condition_forests(model.parameters, conditions)[1] == -math.inf
-    ):
-        return tuple(conditions)
-    return ()
+    return () if model.can_meet(conditions) else tuple(conditions)
 
 
 def find_unseen(table: IntArray, offsets: IntArray, conditions: Conditions) -> tuple[int, ...]:

@@ -12,7 +12,6 @@ from pmflib.arrays import IntArray, Parameters
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.errors import SchemaError
 from pmflib.model import JointPMF
-from pmflib.trees.tree_pmf import TreePMF
 
 MAX_WORK = 5_000_000
 """Levels squared times rank of the largest model that is fitted again without each fold: 40 seconds for 16 folds."""
@@ -75,8 +74,8 @@ def explain_no_refits(model: JointPMF, n_folds: int) -> str:
     """Why a model is not fitted again without each fold; "" if it is."""
     if n_folds < 2:
         return f"{n_folds} fold of the counts holds samples, and standard errors need 2"
-    if isinstance(model, TreePMF):
-        return "models with forests are not fitted again without each fold"
+    if why := model.unsupported.get("refits"):
+        return why
     work = model.schema.n_levels**2 * model.rank
     if work > MAX_WORK:
         return (

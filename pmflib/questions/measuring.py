@@ -18,7 +18,6 @@ from pmflib.questions.information import (
     total_variation,
 )
 from pmflib.questions.levels_in_order import find_chance, find_odds, order_levels
-from pmflib.trees.tree_pmf import TreePMF
 
 
 def measure(
@@ -52,7 +51,7 @@ def measure(
     name = bound.question.measure
     if name == "argmax":
         assert combinations is not None
-        return _weigh_combinations(sides[0], bound.groups[0], combinations)
+        return sides[0].weigh_combinations(bound.groups[0], combinations)[None, :]
     if name == "TV" and len(bound.groups) == 1:
         return np.array([[_find_distance(model, bound)]])
     return _MEASURES[name](sides, bound)
@@ -126,22 +125,6 @@ def _find_odds_ratio(sides: Sequence[JointPMF], bound: BoundQuestion) -> FloatAr
         neither = max(1 - p - q + both, 0.0)
         ratio = np.float64(both * neither) / (max(p - both, 0.0) * max(q - both, 0.0))
         return np.array([[ratio]])
-
-
-def _weigh_combinations(
-    model: JointPMF, places: Sequence[int], combinations: IntArray
-) -> FloatArray:
-    """Probabilities of combinations of codes, shape (1, n_found)."""
-    if isinstance(model, TreePMF):
-        codes = np.full((len(combinations), model.schema.n_variables), -1, np.int16)
-        codes[:, list(places)] = combinations
-        return np.exp(model.log_prob(codes))[None, :]
-    with np.errstate(divide="ignore"):
-        logs = np.log(model.prior)[None, :] + sum(
-            np.log(model.factor(place))[combinations[:, n]] for n, place in enumerate(places)
-        )
-    found: FloatArray = np.exp(logs).sum(axis=1)[None, :]
-    return found
 
 
 _MEASURES: Mapping[str, Callable[[Sequence[JointPMF], BoundQuestion], FloatArray]] = {

@@ -22,7 +22,6 @@ from pmflib.model.stored_evaluation import SCORES
 from pmflib.schema import Schema
 from pmflib.selection.comparison import Comparison
 from pmflib.store.artefacts import Reference, Store
-from pmflib.trees.tree_pmf import TreePMF
 
 STATE_LEVELS = 20
 """Levels that are listed of each state, at most."""
@@ -149,7 +148,7 @@ class ModelFacts:
     @property
     def edges(self) -> list[tuple[str, str, float]]:
         """Pairs of variables that hang together within states, with the share of samples in such states."""
-        return self.model.edges() if isinstance(self.model, TreePMF) else []
+        return self.model.edges()
 
     @property
     def rank_comparisons(self) -> list[Comparison]:

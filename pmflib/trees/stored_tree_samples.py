@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.em.block_scores import AddScores, ScoreRows, score_average, score_difference
 from pmflib.em.members import merge_scores
-from pmflib.em.stored_samples import StoredSamples, iterate_distinct
+from pmflib.em.stored_samples import StoredSamples, iterate_distinct, judge_group
 from pmflib.selection.comparison import PairedDifference, estimate_gain
 from pmflib.store.sample_blocks import BlockGroup
 from pmflib.trees.memory import choose_states
-from pmflib.trees.tree_scores import score_average, score_difference
 from pmflib.trees.tree_statistics import TreeParameters, TreePasses, TreeStatistics, fill_below
 
 
@@ -47,17 +47,14 @@ class StoredTreeSamples:
 
     def score(self, models: Sequence[TreeParameters]) -> float:
         """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
-        shared = self.offsets, list(models), self.samples.target
-        total, n_samples = self.samples.map_groups(score_group, merge_scores, *shared, name="score")
+        total, n_samples = self._add_scores(score_average, [list(models)])
         return float(total / max(n_samples, 1))
 
     def compare(
         self, first: Sequence[TreeParameters], second: Sequence[TreeParameters]
     ) -> PairedDifference:
         """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
-        shared = self.offsets, list(first), list(second), self.samples.target
-        sums = self.samples.map_groups(compare_group, merge_scores, *shared, name="score")
-        return estimate_gain(sums)
+        return estimate_gain(self._add_scores(score_difference, [list(first), list(second)]))
 
     def count_pairs(self, parameters: TreeParameters, first: int, n_states: int) -> FloatArray:
         """Posterior-weighted counts of all pairs, symmetric, for some states: (n_states, n_levels, n_levels)."""
@@ -73,6 +70,13 @@ class StoredTreeSamples:
         """Number of states whose pairs are counted at a time."""
         return choose_states(int(self.offsets[-1]))
 
+    def _add_scores(
+        self, add: AddScores, averages: Sequence[Sequence[TreeParameters]]
+    ) -> FloatArray:
+        """Sums of scores under averages of models over all samples."""
+        shared = self.offsets, add, score_under_forests, averages, self.samples.target
+        return self.samples.map_groups(judge_group, merge_scores, *shared, name="score")
+
 
 def add_up_group(
     group: BlockGroup, offsets: IntArray, parameters: TreeParameters
@@ -82,28 +86,9 @@ def add_up_group(
     return TreeStatistics.merge([passes.add_up(block) for block in iterate_distinct(group)])
 
 
-def score_group(
-    group: BlockGroup, offsets: IntArray, models: Sequence[TreeParameters], target: int | None
-) -> FloatArray:
-    """Sums of the scores of a group, as `score_average` has them."""
-    passes = [TreePasses(each) for each in models]
-    blocks = iterate_distinct(group)
-    return merge_scores([score_average(block, offsets, passes, target) for block in blocks])
-
-
-def compare_group(
-    group: BlockGroup,
-    offsets: IntArray,
-    first: Sequence[TreeParameters],
-    second: Sequence[TreeParameters],
-    target: int | None,
-) -> FloatArray:
-    """Sums of what the samples of a group gain, as `score_difference` has them."""
-    better, worse = ([TreePasses(each) for each in models] for models in (first, second))
-    blocks = iterate_distinct(group)
-    return merge_scores(
-        [score_difference(block, offsets, better, worse, target) for block in blocks]
-    )
+def score_under_forests(parameters: TreeParameters, _: IntArray) -> ScoreRows:
+    """Scores of rows under a model with forests; its logarithms are taken once."""
+    return TreePasses(parameters).score
 
 
 def count_group(

@@ -6,28 +6,31 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmflib.argument_checks import check_whole
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import DenseBlock
 from pmflib.errors import PmfError
-from pmflib.level_blocks import FLOOR
-from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.joint_pmf import JointPMF, Unsupported
 from pmflib.model.marginal_tables import place_marginal
 from pmflib.model.row_predictions import BATCH_ROWS
 from pmflib.model.stored_model import Arrays
 from pmflib.schema import Schema
 from pmflib.trees.forest import Forest
+from pmflib.trees.tree_conditions import condition_forests
+from pmflib.trees.tree_marginals import expect_logs, find_pairs
 from pmflib.trees.tree_sampling import draw_rows
 from pmflib.trees.tree_statistics import TreeParameters, TreePasses
+from pmflib.trees.tree_surprises import find_surprises_in_turn
 
 if TYPE_CHECKING:
+    from pmflib.model.row_scores import FindSurprises
     from pmflib.plots.drawing import Axes
-    from pmflib.questions.conditions import Given
+    from pmflib.questions.conditions import Conditions, Given
 
 MAX_CELLS = 1 << 22
 """Cells of the largest marginal that is computed: each is the probability of a row."""
@@ -40,8 +43,8 @@ class TreePMF(JointPMF):
     ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. What is missing is summed
     out by messages along the forests, exactly. Without edges it is the `JointPMF` of the same prior and factors.
 
-    It answers what a `JointPMF` answers. Not supported yet, and refused: the search for the most likely combinations of
-    more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
+    It answers what a `JointPMF` answers. Not supported yet, and refused (`unsupported`): the search for the most likely
+    combinations of more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
 
     Parameters
     ----------
@@ -131,11 +134,28 @@ class TreePMF(JointPMF):
             (names[first], names[second], min(share, 1.0)) for (first, second), share in ordered
         ]
 
+    @property
+    def unsupported(self) -> Mapping[Unsupported, str]:
+        """What a model with forests does not do, and why: see `JointPMF.unsupported`."""
+        return {
+            "search": "which a model with forests does not search; name fewer variables, or use complete",
+            "refits": "models with forests are not fitted again without each fold",
+            "jackknife": (
+                f"model has forests of {self.forest.n_edges} edges, which pairs alone do not fit again; give a model "
+                "without, of dependence 'none'"
+            ),
+        }
+
+    def summarise_dependence(self) -> dict[str, Any]:
+        """Dependence, and the number of edges: see `JointPMF.summarise_dependence`."""
+        return {"dependence": "tree", "edges": self.forest.n_edges}
+
     @cached_property
     def _passes(self) -> TreePasses:
         return TreePasses(self.parameters)
 
-    def _score(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        """Fill log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
         codes = np.ascontiguousarray(block.codes)
         if posteriors.shape[1]:
             self._passes.find_posteriors(codes, posteriors, log_probs)
@@ -196,6 +216,30 @@ class TreePMF(JointPMF):
         certain[np.arange(len(codes)), states] = 1.0
         return self.predict_hidden(codes, certain, place)
 
+    def predict_codes(
+        self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
+    ) -> FloatArray:
+        """Probabilities of codes of some cells, each given what its row holds: see `JointPMF.predict_codes`."""
+        beliefs = self.find_beliefs(shown, self.posterior(shown))
+        return np.asarray(beliefs[samples, self.schema.offsets[variables] + codes])
+
+    def condition_codes(self, conditions: Conditions) -> tuple[TreePMF, float]:
+        """Condition on codes that somebody can have: see `JointPMF.condition_codes`."""
+        found, log_probability = condition_forests(self.parameters, conditions)
+        return TreePMF.make(found, self.schema, self.origin), log_probability
+
+    def can_meet(self, conditions: Conditions) -> bool:
+        """Whether anybody can meet some conditions together, also along the forests."""
+        if not super().can_meet(conditions):
+            return False
+        return condition_forests(self.parameters, conditions)[1] > -math.inf
+
+    def weigh_combinations(self, places: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
+        codes = np.full((len(combinations), self.schema.n_variables), -1, np.int16)
+        codes[:, list(places)] = combinations
+        return np.exp(self.log_prob(codes))
+
     def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
         """Joint PMF of some variables, possibly given levels of others: see `JointPMF.marginal`.
 
@@ -222,55 +266,24 @@ class TreePMF(JointPMF):
 
         The block of a variable with itself has its PMF on the diagonal.
         """
-        offsets = self.schema.offsets
-        total = np.zeros((self.schema.n_levels, self.schema.n_levels))
-        for state in range(self.rank):
-            factors = self.factors[:, state]
-            joint = np.outer(factors, factors)
-            before = np.zeros(0, np.int64)
-            for place in self.forest.order[state].tolist():
-                mine = self.schema.rows_of(place)
-                parent = int(self.forest.parents[state, place])
-                if parent >= 0:
-                    table = self.forest.cut(self.tables, state, place)
-                    found = joint[before][:, self.schema.rows_of(parent)] @ table
-                    joint[before, mine] = found
-                    joint[mine, before] = found.T
-                joint[mine, mine] = np.diag(factors[mine])
-                before = np.append(before, np.arange(offsets[place], offsets[place + 1]))
-            total += self.prior[state] * joint
-        return np.asarray(total)
+        return find_pairs(self.parameters, self.factors)
+
+    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
+        """Joint PMFs of each of some variables with all those after it: see `JointPMF.iterate_pairs`."""
+        pairs = self.find_pairs()[np.ix_(levels, levels)]
+        for begin, end in pairwise(offsets[:-1].tolist()):
+            yield pairs[begin:end, end:]
 
     def expect_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, given the state, of the log-probability of each variable given its parent.
+        """Mean and variance, given the state, of the log-probability of each variable given its parent."""
+        return expect_logs(self.parameters, self.factors)
 
-        Returns
-        -------
-        float64 of shape (n_variables, rank) each, nats and their squares.
-        """
-        forest, offsets = self.forest, self.schema.offsets
-        means, squares = np.empty((2, self.schema.n_variables, self.rank))
-        for state in range(self.rank):
-            for place, parent in enumerate(forest.parents[state].tolist()):
-                table = forest.cut(self.tables, state, place)
-                above = np.ones(1)
-                if parent >= 0:
-                    above = self.factors[offsets[parent] : offsets[parent + 1], state]
-                joint, logs = above[:, None] * table, np.log(np.maximum(table, FLOOR))
-                means[place, state] = (joint * logs).sum()
-                squares[place, state] = (joint * logs**2).sum()
-        return means, squares - means**2
+    def make_surprise_finder(self) -> FindSurprises:
+        """Make a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
+        return partial(find_surprises_in_turn, self)
 
-    def sample(
-        self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
-    ) -> IntArray:
-        """Draw samples: see `JointPMF.sample`."""
-        check_whole("n_rows", n_rows)
-        if n_rows < 0:
-            raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
-        model = self.condition(given) if given else self
-        assert isinstance(model, TreePMF)
-        return draw_rows(model.parameters, n_rows, np.random.default_rng(rng))
+    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
+        return draw_rows(self.parameters, n_rows, rng)
 
     def plot_forest(self, **options: Any) -> Axes:
         """Draw which variables hang together: see `pmflib.plots.tree_plots.plot_forest`."""
@@ -278,7 +291,8 @@ class TreePMF(JointPMF):
 
         return plot_forest(self, **options)
 
-    def _list_parts(self) -> tuple[Arrays, dict[str, Any]]:
+    def list_parts(self) -> tuple[Arrays, dict[str, Any]]:
+        """Forests and tables: see `JointPMF.list_parts`."""
         arrays: Arrays = {
             "parents": (self.forest.parents, ("state", "variable")),
             "tables": (self.tables, ("entry",)),

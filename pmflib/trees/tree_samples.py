@@ -10,11 +10,11 @@ import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
 from pmflib.blocks import Block, DenseBlock, cut_evenly
+from pmflib.em.block_scores import score_average, score_difference
 from pmflib.em.duplicates import merge_duplicates
 from pmflib.em.members import merge_scores
 from pmflib.running.processors import count_processors
 from pmflib.selection.comparison import PairedDifference, estimate_gain
-from pmflib.trees.tree_scores import score_average, score_difference
 from pmflib.trees.tree_statistics import TreeParameters, TreePasses, TreeStatistics, fill_below
 
 BLOCK_WORK = 5_000_000
@@ -69,9 +69,9 @@ class TreeSamples:
 
     def score(self, models: Sequence[TreeParameters]) -> float:
         """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
-        passes = [TreePasses(each) for each in models]
+        scores = [TreePasses(each).score for each in models]
         total, n_samples = merge_scores(
-            self._map(lambda block: score_average(block, self.offsets, passes, self._target))
+            self._map(lambda block: score_average(block, self.offsets, scores, self._target))
         )
         return float(total / max(n_samples, 1))
 
@@ -79,7 +79,7 @@ class TreeSamples:
         self, first: Sequence[TreeParameters], second: Sequence[TreeParameters]
     ) -> PairedDifference:
         """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
-        better, worse = ([TreePasses(each) for each in models] for models in (first, second))
+        better, worse = ([TreePasses(each).score for each in models] for models in (first, second))
 
         def add(block: Block) -> FloatArray:
             return score_difference(block, self.offsets, better, worse, self._target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pmflib.arrays import FloatArray, IntArray
+from pmflib.errors import PmfError
 from pmflib.trees.tree_statistics import TreeParameters
 
 
@@ -23,7 +24,14 @@ def draw_rows(parameters: TreeParameters, n_rows: int, rng: np.random.Generator)
     Returns
     -------
     int8 of shape (n_rows, n_variables), or int16 where a variable has more than 127 levels.
+
+    Raises
+    ------
+    PmfError
+        If n_rows is negative.
     """
+    if n_rows < 0:
+        raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
     prior, forest, tables = parameters
     n_variables = forest.offsets.size - 1
     dtype = np.int8 if np.diff(forest.offsets).max() <= 127 else np.int16

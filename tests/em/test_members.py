@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pmflib.blocks import DenseBlock
+from pmflib.em.block_scores import score_average, score_difference, score_under
 from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.members import (
     Runs,
@@ -11,7 +12,7 @@ from pmflib.em.members import (
     merge_each,
     split_members,
 )
-from pmflib.em.statistics import em_statistics, score_average, score_difference, take_logs
+from pmflib.em.statistics import em_statistics, take_logs
 from pmflib.errors import PmfError
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -149,21 +150,21 @@ def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
 
 
 def test_score_average__weights_gaps_and_no_rows():
-    logs = [take_logs(*model) for model in make_models(2)]
+    scores = [score_under(model, OFFSETS) for model in make_models(2)]
     codes = np.array([[0, 1, -1], [-1, -1, -1], [2, 0, 3]], np.int8)
     weights = np.array([2.0, 1.0, 3.0])
     repeated = DenseBlock(codes[[0, 0, 1, 2, 2, 2]])
-    found = score_average(DenseBlock(codes, weights), OFFSETS, logs)
-    assert found == pytest.approx(score_average(repeated, OFFSETS, logs), rel=1e-13)
-    assert score_average(DenseBlock(codes[:0]), OFFSETS, logs).tolist() == [0, 0]
+    found = score_average(DenseBlock(codes, weights), OFFSETS, scores)
+    assert found == pytest.approx(score_average(repeated, OFFSETS, scores), rel=1e-13)
+    assert score_average(DenseBlock(codes[:0]), OFFSETS, scores).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("target", [None, 1])
 def test_score_difference__mean_and_standard_error_of_paired_samples(target):
     models = make_models(2)
     weights = np.random.default_rng(2).integers(1, 5, len(CODES)).astype(float)
-    logs = [take_logs(*model) for model in models]
-    sums = score_difference(DenseBlock(CODES, weights), OFFSETS, logs, target)
+    first, second = ([score_under(model, OFFSETS)] for model in models)
+    sums = score_difference(DenseBlock(CODES, weights), OFFSETS, first, second, target)
     repeated = np.repeat(CODES, weights.astype(int), axis=0)
     gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
     expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)

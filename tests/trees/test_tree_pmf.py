@@ -9,6 +9,8 @@ from pmflib.model.associations import measure_associations
 from pmflib.model.evaluation import score_hidden
 from pmflib.model.paired_scores import compare_hidden
 from pmflib.model.score_tables import digest_model
+from pmflib.questions.completions import find_most_likely
+from pmflib.questions.evidence import explain_no_refits
 from pmflib.schema import Schema
 from pmflib.trees.forest import Forest
 from pmflib.trees.tree_pmf import TreePMF
@@ -163,6 +165,13 @@ def test_tree_pmf__without_edges_is_the_plain_model(tmp_path):
         measure_associations(plain).mutual_information,
         atol=1e-12,
     )
+    for one, other in zip(tree.expect_logs(), plain.expect_logs(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    cells = np.array([[0, 1], [1, 3]])
+    np.testing.assert_allclose(
+        tree.weigh_combinations([0, 4], cells), plain.weigh_combinations([0, 4], cells), rtol=1e-12
+    )
+    assert tree.edges() == plain.edges() == []
     assert np.array_equal(tree.complete(codes), plain.complete(codes))
     held = codes[(codes >= 0).any(axis=1)]
     scored, expected = (each.score(held).to_pydict() for each in (tree, plain))
@@ -219,6 +228,9 @@ def test_tree_pmf__refuses_what_it_does_not_do(model):
     counts = pmf.count_pairs(model.sample(50, 0), model.schema)
     with pytest.raises(PmfError, match="forests of 7 edges"):
         refit_without_folds(counts, model)
+    assert explain_no_refits(model, 5).startswith("models with forests are not fitted again")
+    with pytest.raises(MemoryPlanError, match="above 65,536, which a model with forests does not"):
+        find_most_likely(make_tree([4] * 9, np.full((1, 9), -1)), list(range(9)), 1)
     with pytest.raises(SchemaError, match="each may occur once"):
         model.marginal([0, 0])
 
