@@ -104,6 +104,12 @@ class EMFit:
         n_levels = 0 if self.made else self.schema.n_levels
         return replace(self, options=self.options.fit_to(training.n_observed, self.rank, n_levels))
 
+    def refining(self, model: JointPMF) -> EMFit:
+        """The same fit, with a model as its only start, as it is."""
+        start = (model.prior, model.factors)
+        options = replace(self.options, start_methods=("given",))
+        return replace(self, options=options, made={"given": start}, given=digest_model(start))
+
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
@@ -129,6 +135,31 @@ class EMFit:
         if not len(codes):
             raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
         return self._load_held_out(codes)
+
+    def fit_samples(
+        self,
+        training: StoredSamples | IntArray,
+        validation: object | None,
+        counts: PairCounts | StoredCounts | None,
+    ) -> FitResult:
+        """Fit samples, stored or in memory, in the way that is best on held-out ones, or on a fold of those in memory.
+
+        Parameters
+        ----------
+        training
+            Samples; codes of shape (n_rows, n_variables), -1 missing, where they are in memory.
+        validation
+            Held-out samples; None is none.
+        counts
+            Co-occurrence counts of stored samples; None for those in memory.
+        """
+        if isinstance(training, StoredSamples):
+            assert counts is not None
+            return self.fit_stored(training, validation, counts)
+        held_out = self.open_held_out(validation)
+        if held_out is None:
+            return self.fit_all_codes(training)
+        return self.fit_codes(training, held_out)[1]
 
     def fit_stored(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,10 +16,10 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import DEPENDENCES, fit_dependence
-from pmflib.fitting.em_fit import EMFit, OnPass, Passes, digest_model, warn_if_stopped
+from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
 from pmflib.fitting.forest_refining import plan_forests, refine_forests
 from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.rank_choices import choose_rank, fit_ranks_for_target, load_counts
+from pmflib.fitting.rank_choices import SettledRank, load_counts, settle_rank
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_dependence import fit_stored_dependence
 from pmflib.methods import MEMBER_START_METHODS
@@ -28,7 +27,6 @@ from pmflib.model import JointPMF
 from pmflib.reporting.work_progress import reports_progress
 from pmflib.running.memory_plan import MemoryPlan
 from pmflib.schema import Schema
-from pmflib.selection.comparison import Comparison
 from pmflib.solvers.checks import check_rank
 from pmflib.trees.memory import are_modest
 from pmflib.trees.tree_pmf import TreePMF
@@ -152,116 +150,44 @@ def fit_em(
     ConvergenceWarning
         If EM stops at ``max_passes``.
     """
-    _check_options(model, rank, start, members, max_passes)
-    if dependence not in DEPENDENCES:
-        raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
-    if isinstance(samples, PairCounts):
-        raise PmfError(
-            "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
-        )
-    if schema is not None and not isinstance(schema, Schema):
-        raise SchemaError(
-            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
-            "pmflib.Schema.from_cardinalities([2, 3])"
-        )
-    is_stored = isinstance(samples, StoredSamples)
-    if not is_stored and (start_model is not None or counts is not None):
-        raise PmfError("start_model and counts are for stored samples; leave them out")
-    if model is not None:
-        schema = model.schema
-    elif isinstance(samples, StoredSamples):
-        schema = samples.schema
-    elif schema is None:
-        schema = infer_schema(samples)
-    seed = _read_seed(rng, is_stored)
-    if not isinstance(samples, StoredSamples):
-        samples = schema.encode(samples)
-        if not len(samples):
-            raise PmfError("codes has no rows; EM needs at least one sample")
-    place = None if target is None else schema.position(target)
+    _check_options(model, rank, start, members, max_passes, dependence)
+    _check_samples(samples, schema, start_model, counts)
+    variables = _find_schema(samples, schema, model)
+    seed = _read_seed(rng, isinstance(samples, StoredSamples))
+    training = _read_samples(samples, variables)
+    place = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
-    chosen: tuple[Comparison, ...] = ()
-    notes: tuple[str, ...] = ()
-    for_target: FitResult | None = None
-    is_rank_open = rank == "auto"
-    if rank == "auto" and start_model is not None:
-        rank = start_model.rank
-    elif rank == "auto":
-        if place is not None:
-            least = schema[place].cardinality
-            options = Options.make(start, pseudo_count, members, max(least, 2))
-            of_least = EMFit(schema, least, options, seed, passes, place)
-            for_target = fit_ranks_for_target(of_least, samples, validation)
-        if for_target is not None:
-            if dependence == "none":
-                return for_target
-            rank = for_target.model.rank
-            chosen, notes = for_target.comparisons, for_target.notes
-            for_target = replace(for_target, comparisons=(), notes=())
-        else:
-            rank, chosen, notes = choose_rank(
-                samples, schema, validation, counts=counts, members=members, target=place, seed=seed
-            )
-    if rank == 1:
+
+    def make_fit(rank: int) -> EMFit:
         # independent variables have one fit
-        members = 1
-    fit = EMFit(
-        schema=schema,
-        rank=model.rank if model is not None else rank or 0,
-        options=Options.make("given" if model else start, pseudo_count, members, rank or 1),
-        seed=seed,
-        passes=passes,
-        target=place,
-        made={} if model is None else {"given": (model.prior, model.factors)},
-        given="" if model is None else digest_model((model.prior, model.factors)),
-    )
-    is_forced = dependence == "tree"
-    tries_ranks = is_rank_open and for_target is None
-    if isinstance(model, TreePMF):
-        if isinstance(samples, StoredSamples):
-            counts = load_counts(samples, counts)
-        result = refine_forests(fit, model, samples, validation, counts)
-    elif isinstance(samples, StoredSamples):
-        counts = load_counts(samples, counts)
-        if start_model is not None:
-            fit = fit.started_from(start_model, counts)
-        result = for_target or fit.fit_stored(samples, validation, counts)
-        if dependence != "none":
-            result = fit_stored_dependence(
-                fit,
-                result,
-                samples,
-                validation,
-                counts,
-                is_forced=is_forced,
-                tries_ranks=tries_ranks,
-            )
+        options = Options.make(start, pseudo_count, 1 if rank == 1 else members, rank)
+        return EMFit(variables, rank, options, seed, passes, place)
+
+    if rank == "auto" and start_model is None:
+        settled = settle_rank(make_fit(2), training, validation, counts)
     else:
-        codes = samples
-        held_out = None if for_target is not None else fit.open_held_out(validation)
-        if for_target is not None:
-            result = for_target
-        elif held_out is None:
-            result = fit.fit_all_codes(codes)
-        else:
-            result = fit.fit_codes(codes, held_out)[1]
+        settled = SettledRank(_read_rank(rank, start_model if model is None else model))
+    if settled.result is not None and dependence == "none":
+        return settled.explain(settled.result)
+    fit = make_fit(settled.rank)
+    if model is not None:
+        fit = fit.refining(model)
+    if isinstance(training, StoredSamples):
+        counts = load_counts(training, counts)
+    if isinstance(model, TreePMF):
+        result = refine_forests(fit, model, training, validation, counts)
+    else:
+        if start_model is not None:
+            assert counts is not None
+            fit = fit.started_from(start_model, counts)
+        result = settled.result or fit.fit_samples(training, validation, counts)
         if dependence != "none":
-            held_codes = _encode(validation, schema)
-            result = fit_dependence(
-                fit, result, codes, held_codes, is_forced=is_forced, tries_ranks=tries_ranks
-            )
-    result = replace(
-        result, comparisons=(*chosen, *result.comparisons), notes=(*notes, *result.notes)
-    )
+            is_forced = dependence == "tree"
+            tries_ranks = rank == "auto" and settled.result is None
+            result = _try_forests(fit, result, training, validation, counts, is_forced, tries_ranks)
+    result = settled.explain(result)
     warn_if_stopped(result, max_passes)
     return result
-
-
-def _encode(validation: object | None, schema: Schema) -> IntArray | None:
-    """Codes of held-out samples, which may be stored; None where there are none."""
-    if isinstance(validation, StoredSamples):
-        return validation.read_codes() if validation.n_rows else None
-    return None if validation is None else schema.encode(validation)
 
 
 def plan_fit_em(
@@ -317,7 +243,9 @@ def _check_options(
     start: str,
     members: int,
     max_passes: int,
+    dependence: str,
 ) -> None:
+    """Refuse options that are out of range, or that contradict each other."""
     if isinstance(rank, str) and rank != "auto":
         raise PmfError(f"rank is {rank!r}; give a number, or 'auto'")
     if rank is not None and rank != "auto":
@@ -342,6 +270,55 @@ def _check_options(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
             f"{('auto', *MEMBER_START_METHODS)}"
         )
+    if dependence not in DEPENDENCES:
+        raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
+
+
+def _check_samples(
+    samples: object,
+    schema: Schema | None,
+    start_model: JointPMF | None,
+    counts: PairCounts | StoredCounts | None,
+) -> None:
+    """Refuse what cannot be samples or a schema, and what only stored samples take."""
+    if isinstance(samples, PairCounts):
+        raise PmfError(
+            "samples is PairCounts; fit_em takes samples, and pmflib.fit(counts, rank) takes counts"
+        )
+    if schema is not None and not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            "pmflib.Schema.from_cardinalities([2, 3])"
+        )
+    if not isinstance(samples, StoredSamples) and (start_model is not None or counts is not None):
+        raise PmfError("start_model and counts are for stored samples; leave them out")
+
+
+def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None) -> Schema:
+    """Variables: of the model or of stored samples, or those given, or inferred."""
+    if model is not None:
+        return model.schema
+    if isinstance(samples, StoredSamples):
+        return samples.schema
+    return infer_schema(samples) if schema is None else schema
+
+
+def _read_samples(samples: object, schema: Schema) -> StoredSamples | IntArray:
+    """Stored samples as they are, and codes of others."""
+    if isinstance(samples, StoredSamples):
+        return samples
+    codes = schema.encode(samples)
+    if not len(codes):
+        raise PmfError("codes has no rows; EM needs at least one sample")
+    return codes
+
+
+def _read_rank(rank: int | Literal["auto"] | None, model: JointPMF | None) -> int:
+    """Number of latent states that is given, or else that of the model to start from."""
+    if rank is None or rank == "auto":
+        assert model is not None
+        return model.rank
+    return rank
 
 
 def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
@@ -349,3 +326,31 @@ def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
     if is_stored and isinstance(rng, int | np.integer):
         return int(rng)
     return int(np.random.default_rng(rng).integers(2**63))
+
+
+def _try_forests(
+    fit: EMFit,
+    plain: FitResult,
+    samples: StoredSamples | IntArray,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+    is_forced: bool,
+    tries_ranks: bool,
+) -> FitResult:
+    """Fit with forests, where that is worth it, and keep the result without them where it is not."""
+    if isinstance(samples, StoredSamples):
+        assert counts is not None
+        return fit_stored_dependence(
+            fit, plain, samples, validation, counts, is_forced=is_forced, tries_ranks=tries_ranks
+        )
+    held_codes = _read_held_codes(validation, fit.schema)
+    return fit_dependence(
+        fit, plain, samples, held_codes, is_forced=is_forced, tries_ranks=tries_ranks
+    )
+
+
+def _read_held_codes(validation: object | None, schema: Schema) -> IntArray | None:
+    """Codes of held-out samples, which may be stored; None where there are none."""
+    if isinstance(validation, StoredSamples):
+        return validation.read_codes() if validation.n_rows else None
+    return None if validation is None else schema.encode(validation)

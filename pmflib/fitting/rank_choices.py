@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,11 +25,56 @@ if TYPE_CHECKING:
     from pmflib.ranks.choice import RankChoice
 
 
+class SettledRank(NamedTuple):
+    """The rank of a fit, what was compared to choose it, and the result where the choice has made the fit already."""
+
+    rank: int
+    comparisons: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
+    result: FitResult | None = None
+
+    def explain(self, result: FitResult) -> FitResult:
+        """Put how the rank was chosen before what is said of a fit of that rank."""
+        return replace(
+            result,
+            comparisons=(*self.comparisons, *result.comparisons),
+            notes=(*self.notes, *result.notes),
+        )
+
+
 def load_counts(
     samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
     """Co-occurrence counts of all folds: those given, or counted."""
     return samples.count_pairs() if counts is None else counts
+
+
+def settle_rank(
+    fit: EMFit,
+    samples: StoredSamples | IntArray,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+) -> SettledRank:
+    """Choose the rank of a fit: by its target where there is the time for that, or else by all variables.
+
+    Parameters
+    ----------
+    fit
+        The fit with two states, whose options are those of any larger number.
+    samples
+        Training samples: stored, or codes of shape (n_rows, n_variables), -1 missing.
+    validation
+        Held-out samples; None is none.
+    counts
+        Co-occurrence counts of stored samples; None counts them where they are needed.
+    """
+    if fit.target is not None:
+        of_least = replace(fit, rank=fit.schema[fit.target].cardinality)
+        result = fit_ranks_for_target(of_least, samples, validation)
+        if result is not None:
+            bare = replace(result, comparisons=(), notes=())
+            return SettledRank(result.model.rank, result.comparisons, result.notes, bare)
+    return choose_rank(fit, samples, validation, counts)
 
 
 def fit_ranks_for_target(
@@ -52,26 +99,22 @@ def fit_ranks_for_target(
 
 
 def choose_rank(
+    fit: EMFit,
     samples: StoredSamples | IntArray,
-    schema: Schema,
     validation: object | None,
-    *,
     counts: PairCounts | StoredCounts | None,
-    members: int,
-    target: int | None,
-    seed: int,
-) -> tuple[int, tuple[Comparison, ...], tuple[str, ...]]:
-    """Rank, what was compared to choose it, and notes: by held-out samples, or of stored samples by their pairs."""
+) -> SettledRank:
+    """Choose the rank by held-out samples, or of stored samples by their pairs."""
     # ranks are chosen by fits
     from pmflib.ranks.by_pairs import select_rank
     from pmflib.ranks.in_memory_choice import choose_rank_in_memory
 
+    schema, target, seed = fit.schema, fit.target, fit.seed
+    choose = partial(choose_rank_in_memory, members=fit.options.members, target=target, seed=seed)
     choice: RankChoice | None
     some = _take_some(samples, schema, validation) if target is not None else None
     if some is not None:
-        choice = choose_rank_in_memory(
-            some[0], schema, held_out=some[1], members=members, target=target, seed=seed
-        )
+        choice = choose(some[0], schema, held_out=some[1])
     elif isinstance(samples, StoredSamples):
         counts = load_counts(samples, counts)
         if isinstance(counts, StoredCounts):
@@ -82,12 +125,11 @@ def choose_rank(
         # by stored ones only passes are judged
         is_given = validation is not None and not isinstance(validation, StoredSamples)
         held_out = schema.encode(validation) if is_given else None
-        choice = choose_rank_in_memory(
-            samples, schema, held_out=held_out, members=members, target=target, seed=seed
-        )
+        choice = choose(samples, schema, held_out=held_out)
     if choice is None:
-        return 1, (), ("rank 1: too few samples or variables to choose another",)
-    return choice.rank, choice.comparisons, (choice.reason, *choice.notes)
+        few = "rank 1: too few samples or variables to choose another"
+        return SettledRank(1, notes=(few,))
+    return SettledRank(choice.rank, choice.comparisons, (choice.reason, *choice.notes))
 
 
 def _take_some(

@@ -3,8 +3,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.errors import PmfError
-from pmflib.fitting import from_samples
+from pmflib.fitting import rank_choices
 from pmflib.fitting.dependence import list_ranks
+from pmflib.fitting.rank_choices import SettledRank
 from pmflib.model.score_tables import digest_model
 from pmflib.selection.comparison import PairedDifference, compare
 from pmflib.trees.tree_pmf import TreePMF
@@ -157,7 +158,7 @@ def test_fit_em__forest_for_a_target_with_a_rank_that_is_chosen():
 def test_fit_em__a_rank_that_was_chosen_without_forests_is_lowered_with_them(monkeypatch):
     monkeypatch.setattr("pmflib.trees.tree_fit.MOST_STARTS", 2)
     chosen = compare("sample", [{"rank": 4}, {"rank": 8}], [-5.1, -5.0])
-    monkeypatch.setattr(from_samples, "choose_rank", lambda *_, **__: (8, (chosen,), ()))
+    monkeypatch.setattr(rank_choices, "choose_rank", lambda *_: SettledRank(8, (chosen,)))
     truth = plant(0.6)
     found = pmf.fit_em(
         truth.sample(1500, 1), rank="auto", schema=truth.schema, dependence="auto", max_passes=20
