@@ -9,6 +9,9 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
 """Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+PART = INNER | {"inline": "always"}
+"""Options of what is a function of its own for those who read it alone: numba compiles it as a part of its one caller,
+which takes less time than to compile both."""
 UNCOUNTED = OUTER | {"_nrt": False}
 """Options of functions that allocate nothing, nor do those they call: numba counts no references to their arguments. It
 would for every batch, in locked instructions, which wait until all that was written has left the processor's core."""

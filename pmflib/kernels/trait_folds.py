@@ -12,6 +12,8 @@ import numpy as np
 from pmflib.arrays import FloatArray
 from pmflib.kernels.em_segments import INNER, UNCOUNTED
 from pmflib.kernels.llvm.saved_code import compile_kernel
+from pmflib.kernels.small_matrices import factorise, invert, solve
+from pmflib.kernels.trait_cells import add_derivatives, add_skew, find_chances, shift_to_mean
 
 LARGEST_STEP = 2.0
 """Limit of a Newton step, in any trait."""
@@ -24,121 +26,19 @@ FEW, MANY = 5, 21
 
 
 @compile_kernel(saved=False, **INNER)
-def find_chances(base, slopes, first, stop, y, chances):  # type: ignore[no-untyped-def]
-    """Fill chances with the PMF of the levels [first, stop) at y."""
-    peak = -math.inf
-    for level in range(first, stop):
-        logit = base[level]
-        for f in range(y.size):
-            logit += slopes[level, f] * y[f]
-        chances[level - first] = logit
-        peak = max(peak, logit)
-    total = 0.0
-    for k in range(stop - first):
-        chances[k] = math.exp(chances[k] - peak)
-        total += chances[k]
-    for k in range(stop - first):
-        chances[k] /= total
-
-
-@compile_kernel(saved=False, **INNER)
-def add_curvature(slopes, first, stop, chances, mean, centred, curvature):  # type: ignore[no-untyped-def]
-    """Add the covariance of a variable's slopes under its PMF to the lower triangle of the curvature."""
-    n_traits = mean.size
-    if stop - first == 2:
-        weight = chances[0] * chances[1]
-        for f in range(n_traits):
-            centred[f] = slopes[first + 1, f] - slopes[first, f]
-        for f in range(n_traits):
-            scaled = weight * centred[f]
-            for g in range(f + 1):
-                curvature[f, g] += scaled * centred[g]
-        return
-    for level in range(first, stop):
-        weight = chances[level - first]
-        for f in range(n_traits):
-            centred[f] = slopes[level, f] - mean[f]
-        for f in range(n_traits):
-            scaled = weight * centred[f]
-            for g in range(f + 1):
-                curvature[f, g] += scaled * centred[g]
-
-
-@compile_kernel(saved=False, **INNER)
-def factorise(matrix):  # type: ignore[no-untyped-def]
-    """Cholesky factor in place of the lower triangle of a positive definite matrix."""
-    n = len(matrix)
-    for f in range(n):
-        for g in range(f + 1):
-            left = matrix[f, g]
-            for k in range(g):
-                left -= matrix[f, k] * matrix[g, k]
-            matrix[f, g] = math.sqrt(left) if f == g else left / matrix[g, g]
-
-
-@compile_kernel(saved=False, **INNER)
-def solve(factor, vector):  # type: ignore[no-untyped-def]
-    """Solve for the matrix of a Cholesky factor, in place of the vector."""
-    n = len(factor)
-    for f in range(n):
-        for g in range(f):
-            vector[f] -= factor[f, g] * vector[g]
-        vector[f] /= factor[f, f]
-    for f in range(n - 1, -1, -1):
-        for g in range(f + 1, n):
-            vector[f] -= factor[g, f] * vector[g]
-        vector[f] /= factor[f, f]
-
-
-@compile_kernel(saved=False, **INNER)
-def invert(factor, work, inverse):  # type: ignore[no-untyped-def]
-    """Fill the inverse of the matrix of a Cholesky factor."""
-    n = len(factor)
-    for f in range(n):
-        for g in range(n):
-            work[g] = 0.0
-        work[f] = 1.0
-        solve(factor, work)
-        for g in range(n):
-            inverse[f, g] = work[g]
-
-
-@compile_kernel(saved=False, **INNER)
 def _move_to_mean(indices, start, stop, arrays, y, covariance, work):  # type: ignore[no-untyped-def]
     """Move traits from the peak of their posterior to its mean, by the third derivative of its logarithm."""
     owners, offsets, base, slopes = arrays[0], arrays[1], arrays[2], arrays[3]
     vectors, _, chances = work
     pull, average, centred = vectors[0], vectors[1], vectors[2]
-    n_traits = y.size
-    for f in range(n_traits):
+    for f in range(y.size):
         pull[f] = 0.0
     for t in range(start, stop):
         owner = owners[indices[t]]
         first, last = offsets[owner], offsets[owner + 1]
         find_chances(base, slopes, first, last, y, chances)
-        for f in range(n_traits):
-            average[f] = 0.0
-        for k in range(last - first):
-            for f in range(n_traits):
-                average[f] += chances[k] * slopes[first + k, f]
-        for k in range(last - first):
-            for f in range(n_traits):
-                centred[f] = slopes[first + k, f] - average[f]
-            variance = 0.0
-            for f in range(n_traits):
-                left = 0.0
-                for g in range(n_traits):
-                    left += covariance[f, g] * centred[g]
-                variance += left * centred[f]
-            for f in range(n_traits):
-                pull[f] -= 0.5 * chances[k] * variance * centred[f]
-    for f in range(n_traits):
-        shift = 0.0
-        for g in range(n_traits):
-            shift += covariance[f, g] * pull[g]
-        # where a series of the third power is too short
-        reach = math.sqrt(covariance[f, f])
-        y[f] += min(max(shift, -reach), reach)
+        add_skew(slopes, first, last, chances, covariance, average, centred, pull)
+    shift_to_mean(covariance, pull, y)
 
 
 @compile_kernel(saved=False, **INNER)
@@ -164,16 +64,10 @@ def fold_row(indices, start, stop, arrays, limits, y, covariance, work):  # type
         for t in range(start, stop):
             level = indices[t]
             first, last = offsets[owners[level]], offsets[owners[level] + 1]
-            find_chances(base, slopes, first, last, y, chances)
-            found += math.log(max(chances[level - first], 1e-300))
-            for f in range(n_traits):
-                average[f] = 0.0
-            for k in range(last - first):
-                for f in range(n_traits):
-                    average[f] += chances[k] * slopes[first + k, f]
-            for f in range(n_traits):
-                gradient[f] += slopes[level, f] - average[f]
-            add_curvature(slopes, first, last, chances, average, centred, curvature)
+            found += add_derivatives(
+                level, first, last, base, slopes, y, chances, average, centred,
+                (gradient, curvature),
+            )  # fmt: skip
         factorise(curvature)
         for f in range(n_traits):
             centred[f] = gradient[f]

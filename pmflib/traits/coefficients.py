@@ -114,7 +114,7 @@ class Coefficients:
         self, scores: LevelScores, sums: TraitSums, free: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
         """Coefficients after a Newton step, and the posterior covariance of those of each direction."""
-        from pmflib.kernels.trait_statistics import MOST_JOINT
+        from pmflib.kernels.many_directions import MOST_JOINT
 
         size = free.size
         layout = Layout.make(scores, size - 1)

@@ -31,7 +31,7 @@ class Layout(NamedTuple):
     @classmethod
     def make(cls, scores: LevelScores, n_traits: int) -> Layout:
         """Lay out the curvatures of all variables, one after another."""
-        from pmflib.kernels.trait_statistics import MOST_JOINT
+        from pmflib.kernels.many_directions import MOST_JOINT
 
         n_each = scores.n_directions
         # of many directions one bound stands for all
@@ -118,7 +118,8 @@ def add_blocks(blocks: Iterable[Block], model: PassModel) -> TraitSums:
     model
         What the expectation is taken under.
     """
-    from pmflib.kernels.trait_statistics import add_trait_statistics, rest_cells
+    from pmflib.kernels.trait_posteriors import rest_cells
+    from pmflib.kernels.trait_statistics import add_trait_statistics
 
     scores, n_traits = model.scores, model.n_traits
     n_levels, n_variables = scores.log_marginals.size, scores.n_directions.size
@@ -132,7 +133,7 @@ def add_blocks(blocks: Iterable[Block], model: PassModel) -> TraitSums:
     arrays = (list_owners(scores.offsets), scores.offsets, *scores.spread(model.coefficients))
     of_kernel = (*layout[:3], np.ascontiguousarray(model.coefficients[:, 1:]))
     resting = np.empty((n_levels, n_traits)), np.empty((n_variables, n_traits, n_traits))
-    rest_cells(arrays, of_kernel, *resting, (np.empty((2, n_traits)), np.empty(most)))
+    rest_cells(arrays, *resting, (np.empty((2, n_traits)), np.empty(most)))
     shapes: list[tuple[int, ...]] = [
         *[(4, n_traits), (n_traits, n_traits), (n_levels,)],
         *[(n_variables + 1, 5), (n_variables, 2, n_traits), (n_variables, 3)],
