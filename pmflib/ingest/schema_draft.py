@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,10 @@ from pmflib.ingest.readers import is_parquet, read_columns, read_rows
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
 from pmflib.ingest.target_checks import check_column, check_target
-from pmflib.schema import Schema, Variable
+from pmflib.schema import Schema
 from pmflib.schema.code_lists import list_names, note_codes, share_codes
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.inference import Wishes, propose_variable
+from pmflib.schema.inference import Proposal, Wishes, propose_variable
 from pmflib.schema.level_census import LevelCensus
 from pmflib.schema.level_order import natural_key
 from pmflib.schema.missing_codes import CodeProposal, propose_codes
@@ -74,55 +75,34 @@ def draft_schema(
     """
     notes: list[str] = []
     if config.layout == "wide":
-        if target is not None:
-            check_column(target, read_columns(sources[0], config), config.sample)
-        censuses = _count_columns(sources, config, notes)
-        left_out = []
-        codes = propose_codes(censuses, config.missing)
-        scales: set[str] = set()
+        counted = _count_wide(sources, config, target, notes)
     else:
-        everything = count_answers(sources, config, notes)
-        if target is not None:
-            check_column(target, list(everything), None)
-        censuses = _drop_rare(everything, config, min_count, notes)
-        if target is not None and target not in censuses:
-            raise SchemaError(
-                f"target {target!r} has fewer than {min_count} answers; lower --min-count"
-            )
-        left_out = [name for name in everything if name not in censuses]
-        codes = propose_codes(censuses, config.missing)
-        scales = _share_levels(censuses, config, codes, max_levels, notes)
-    shared = share_codes(censuses, codes)
-    variables: list[Variable] = []
-    columns: dict[str, ColumnDraft] = {}
-    remarks: dict[str, list[str]] = {}
-    for name, census in censuses.items():
-        proposal = propose_variable(
+        counted = _count_long(sources, config, target, min_count, max_levels, notes)
+    shared = share_codes(counted.censuses, counted.codes)
+    proposals = {
+        name: propose_variable(
             name,
             census,
             missing=(*config.missing, *(text for text in shared if read_number(text) is None)),
-            codes=codes.get(name, ()),
+            codes=counted.codes.get(name, ()),
             max_levels=max_levels,
             bins=bins,
-            is_scale=name in scales,
+            is_scale=name in counted.scales,
             is_answer=config.layout == "long",
             wishes=Wishes(is_kept=name == target),
         )
-        if name == target:
-            check_target(target, proposal)
-        columns[name] = ColumnDraft.from_proposal(proposal)
-        if proposal.variable is not None:
-            variables.append(proposal.variable)
-        if proposal.note:
-            remarks.setdefault(proposal.note, []).append(name)
-    notes += note_codes(codes)
-    notes += [f"{list_names(names)}: {note}" for note, names in remarks.items()]
+        for name, census in counted.censuses.items()
+    }
+    if target is not None:
+        check_target(target, proposals[target])
+    variables = [each.variable for each in proposals.values() if each.variable is not None]
+    notes += [*note_codes(counted.codes), *_note_proposals(proposals)]
     if not variables:
         raise SchemaError(
             f"no column of {[source.name for source in sources[:4]]} can be a variable: {notes[:4]}; "
             f"check source.layout and source.delimiter, or raise max_levels={max_levels}"
         )
-    if config.layout == "wide" and len(variables) < len(censuses) / 2:
+    if config.layout == "wide" and len(variables) < len(proposals) / 2:
         notes.append(
             "most columns are left out; if a row is one answer, name the columns source.sample, source.variable and "
             "source.value (pmf infer: --sample, --variable, --value)"
@@ -133,8 +113,61 @@ def draft_schema(
         replace(each, missing=missing) if set(each.missing) == set(missing) else each
         for each in variables
     ]
-    schema = Schema(tuple(variables), tuple(left_out), missing)
+    schema = Schema(tuple(variables), tuple(counted.left_out), missing)
+    columns = {name: ColumnDraft.from_proposal(each) for name, each in proposals.items()}
     return DraftedSchema(schema, columns, tuple(notes), None, bins, max_levels)
+
+
+class _Counted(NamedTuple):
+    """Values of what may be a variable, their missing codes, what shares a scale, and what is left out."""
+
+    censuses: dict[str, LevelCensus]
+    codes: dict[str, list[CodeProposal]]
+    scales: set[str]
+    left_out: list[str]
+
+
+def _count_wide(
+    sources: Sequence[Source], config: SourceConfig, target: str | None, notes: list[str]
+) -> _Counted:
+    """Count the values of the columns."""
+    if target is not None:
+        check_column(target, read_columns(sources[0], config), config.sample)
+    censuses = _count_columns(sources, config, notes)
+    return _Counted(censuses, propose_codes(censuses, config.missing), set(), [])
+
+
+def _count_long(
+    sources: Sequence[Source],
+    config: SourceConfig,
+    target: str | None,
+    min_count: int,
+    max_levels: int,
+    notes: list[str],
+) -> _Counted:
+    """Count the answers to the variables, without those that have few, and share the levels of numeric ones."""
+    everything = count_answers(sources, config, notes)
+    if target is not None:
+        check_column(target, list(everything), None)
+    censuses = _drop_rare(everything, config, min_count, notes)
+    if target is not None and target not in censuses:
+        raise SchemaError(
+            f"target {target!r} has fewer than {min_count} answers; lower --min-count"
+        )
+    left_out = [name for name in everything if name not in censuses]
+    codes = propose_codes(censuses, config.missing)
+    scales = _share_levels(censuses, config, codes, max_levels, notes)
+    return _Counted(censuses, codes, scales, left_out)
+
+
+def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
+    """Name the columns that each note on a proposal is of."""
+    remarks: dict[str, list[str]] = {}
+    for name, proposal in proposals.items():
+        if proposal.note:
+            remarks.setdefault(proposal.note, []).append(name)
+    for note, names in remarks.items():
+        yield f"{list_names(names)}: {note}"
 
 
 def count_values(
