@@ -74,6 +74,17 @@ class EMState:
         return 0.0 if self.acceleration is None else self.acceleration.passes_saved
 
 
+def check_limits(max_passes: int, tol: float, patience: int) -> None:
+    """Refuse limits of passes that are out of range, as `run_joint_pmf_em` does."""
+    for name, value, least in (
+        ("max_passes", max_passes, 0),
+        ("tol", tol, 0),
+        ("patience", patience, 1),
+    ):
+        if not value >= least:
+            raise PmfError(f"{name} is {value}; give at least {least}")
+
+
 def run_joint_pmf_em(
     evaluate: Evaluate[Parameters],
     state: EMState,
@@ -125,13 +136,7 @@ def run_joint_pmf_em(
     PmfError
         If max_passes or tol is negative, or patience is below 1.
     """
-    for name, value, least in (
-        ("max_passes", max_passes, 0),
-        ("tol", tol, 0),
-        ("patience", patience, 1),
-    ):
-        if not value >= least:
-            raise PmfError(f"{name} is {value}; give at least {least}")
+    check_limits(max_passes, tol, patience)
     if accelerate and state.acceleration is None:
         state = replace(state, acceleration=Acceleration())
     if judge is not None and not state.held_out:

@@ -11,6 +11,7 @@ from pmflib.argument_checks import check_model, check_whole, name_type
 from pmflib.arrays import IntArray
 from pmflib.counting.folded import infer_schema
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.em.joint_pmf_em import check_limits
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.errors import PmfError, SchemaError
@@ -151,6 +152,8 @@ def fit_em(
         If EM stops at ``max_passes``.
     """
     _check_options(model, rank, start, members, max_passes, dependence)
+    # here, for runs that are to choose have limits of their own
+    check_limits(max_passes, tol, patience)
     _check_samples(samples, schema, start_model, counts)
     variables = _find_schema(samples, schema, model)
     seed = _read_seed(rng, isinstance(samples, StoredSamples))

@@ -88,6 +88,8 @@ def test_fit_em__reads_levels_off_the_samples():
             "pseudo_count is -1.0",
         ),
         (np.zeros((1, 1), int), {"rank": 1, "max_passes": -1}, PmfError, "max_passes is -1"),
+        # few samples, of which runs to choose by have limits of their own
+        (np.zeros((1, 2), int), {"rank": 2, "tol": -1.0}, PmfError, "tol is -1.0"),
         (
             np.zeros((1, 1), int),
             {"rank": 1, "validation": np.zeros((0, 1), int)},
