@@ -26,8 +26,8 @@ VARIED_PASSES = 120
 """Passes of a search by which the shrinkage of the best run is varied, in all."""
 RESIDUAL_NS = 200.0
 """Nanoseconds of comparing the counts of a pair of levels with the model."""
-SCORE_MAPS = 3
-"""Maps over the held-out samples by which the model with forests is compared with the one without."""
+CANDIDATES, DIFFERENCES = 2, 3
+"""Maps over the held-out samples that score the model with forests and the one without, and that compare the two."""
 HIDDEN = 0.2
 """Share of the observed cells that are hidden at a time where answers are predicted, about."""
 
@@ -146,12 +146,17 @@ def _list_works(run: PlannedRun, rank: int, n_passes: int) -> list[MapWork]:
     ]
     if not held_out.n_rows:
         return works
-    judging = plan_map(held_out, 0, offsets, None, 0)
-    dealt, scoring = run.hold_blocks(
-        judging, held_out, JUDGED_SHARE * row_seconds, is_kept=keeps[1]
+    judging, comparing = (
+        plan_map(held_out, 0, offsets, *models, 0) for models in ((None,), (None, None))
     )
-    n_scores = fit.members * (n_passes + 1) + SCORE_MAPS
-    return [*works, dealt, replace(scoring, copied_bytes=table, repeats=n_scores)]
+    seconds = JUDGED_SHARE * row_seconds
+    dealt, scoring = run.hold_blocks(judging, held_out, seconds, is_kept=keeps[1])
+    scoring = replace(
+        scoring, copied_bytes=table, repeats=fit.members * (n_passes + 1) + CANDIDATES
+    )
+    _, differing = run.hold_blocks(comparing, held_out, 2 * seconds, is_kept=keeps[1])
+    differing = replace(differing, copied_bytes=2 * table, repeats=DIFFERENCES)
+    return [*works, dealt, scoring, differing]
 
 
 def _search_seconds(run: PlannedRun, rank: int, n_search: int) -> float:

@@ -126,8 +126,8 @@ class PlannedRun:
         return self.em_memory if forests is None else self.em_memory.take_larger(forests)
 
     def plan_states(self, n_states: int) -> MemoryPlan:
-        """Memory of work with one model of so many states."""
-        return replace(self, fit=replace(self.fit, rank=n_states, members=1)).em_memory
+        """Memory of predictions by one model of so many states, of which no statistics are held."""
+        return plan_em(self.log.levels, n_states, self.cluster.threads, n_held=0)
 
     @property
     def n_side_by_side(self) -> int:

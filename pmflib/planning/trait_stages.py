@@ -35,6 +35,10 @@ FOLD_TIMES = 2.0
 """Seconds of folding a sample in and predicting what is hidden of it, as a multiple of those of a pass."""
 COUNT_NS = 5.0
 """Nanoseconds of counting an observed cell."""
+UPDATED_BYTES = 1e8
+"""Bytes of the sums of a pass that the client makes new coefficients of in a second."""
+CHOICE_SECONDS = 0.005
+"""Seconds of a pass of a choice besides the work itself: threads, and words on it."""
 
 
 def plan_trait_fit(run: PlannedRun) -> StageCost:
@@ -133,10 +137,8 @@ def _plan_fit(run: PlannedRun, size: TraitSize, dimensions: int, passes: int) ->
     log, cluster, plan = run.log, run.cluster, plan_memory(run)
     scores, part = _find_scores(run), run.gather(0, run.fit.train)
     n_traits = 2 + dimensions
-    sums, model = (
-        count_sum_bytes(scores, n_traits),
-        8 * (scores.kinds.size + 3 * n_traits) * (1 + n_traits),
-    )
+    sums = count_sum_bytes(scores, n_traits)
+    model = 8 * (scores.kinds.size + 3 * n_traits) * (1 + n_traits)
     costs = part.costs or (0,)
     n_tasks = choose_tasks(costs, cluster.n_threads)
     is_kept = part.n_bytes <= run.find_spare(plan)
@@ -164,7 +166,7 @@ def _plan_fit(run: PlannedRun, size: TraitSize, dimensions: int, passes: int) ->
         written_bytes=states + passes * model,
         files=8 + passes,
         client_seconds=_choose_seconds(run, dimensions)
-        + passes * (PASS_SECONDS + (sums + model) / SAVED_BYTES)
+        + passes * (PASS_SECONDS + sums / UPDATED_BYTES + model / SAVED_BYTES)
         + states / SAVED_BYTES,
         worker_memory=OWN_BYTES + plan.needed + (-(-part.n_bytes // cluster.workers) * is_kept),
         client_memory=run.client_bytes(plan),
@@ -174,9 +176,12 @@ def _plan_fit(run: PlannedRun, size: TraitSize, dimensions: int, passes: int) ->
 def _choose_seconds(run: PlannedRun, dimensions: int) -> float:
     """Seconds of a choice that ends with so many dimensions, on the client, one of whose cores works."""
     cells = min(run.gather(0, run.fit.train).n_observed, CHOICE_CELLS)
-    passes = PASSES[-1] + FOLD_TIMES * len(PASSES)
-    fitted = passes * sum(find_cell_ns(run, each) for each in list_tried(dimensions))
-    return cells * (fitted + sum(list_states(_find_size(run))) * run.speeds.em_ns) * 1e-9
+    passes, scores = PASSES[-1] + FOLD_TIMES * len(PASSES), _find_scores(run)
+    seconds = cells * sum(list_states(_find_size(run))) * run.speeds.em_ns * 1e-9
+    for each in list_tried(dimensions):
+        update = CHOICE_SECONDS + count_sum_bytes(scores, 2 + each) / UPDATED_BYTES
+        seconds += cells * passes * find_cell_ns(run, each) * 1e-9 + PASSES[-1] * update
+    return seconds
 
 
 def _find_size(run: PlannedRun) -> TraitSize:

@@ -26,7 +26,7 @@ def find_stage(plan, name):
 
 def run_forests(folder, n_workers):
     """Run a pipeline with forests; its configuration, its plan, and what was counted."""
-    log = write_log(folder, 30_000, 2, named=False, n_variables=12)
+    log = write_log(folder, 24_000, 2, named=False, n_variables=12)
     path = folder / "pipeline.toml"
     path.write_text(path.read_text().replace("[em]", 'dependence = "tree"\n[em]'))
     config, schema = load_config(path), Schema.load(folder / "schema.json")
@@ -35,7 +35,7 @@ def run_forests(folder, n_workers):
     return config, plan, run_counted(config, n_workers)
 
 
-@pytest.mark.parametrize("n_side_by_side", [8, 20])
+@pytest.mark.parametrize("n_side_by_side", [8, pytest.param(20, marks=pytest.mark.slow)])
 def test_plan__counts_the_tasks_of_a_run_with_forests(tmp_path, monkeypatch, n_side_by_side):
     # a search on few samples, so that passes over all of them follow
     monkeypatch.setattr("pmflib.fitting.stored_dependence.START_ROWS", 200)

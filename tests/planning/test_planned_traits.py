@@ -127,7 +127,7 @@ def test_plan__work_of_traits_grows_with_the_cells_and_the_dimensions():
         for size, n in ((few, 10**8), (few, 10**9), (replace(few, dimensions=(16, 16)), 10**8))
     ]
     assert rows[1].worker_seconds == pytest.approx(10 * rows[0].worker_seconds, rel=0.05)
-    # 5 x (1 + .2 x 16) to 5 x (1 + .2 x 2)
+    # 1 + .2 x 16 to 1 + .2 x 2
     assert rows[2].worker_seconds == pytest.approx(3 * rows[0].worker_seconds, rel=0.05)
     assert rows[2].client_seconds > rows[0].client_seconds
     assert all(row.least is None for row in rows)
