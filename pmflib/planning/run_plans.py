@@ -99,9 +99,9 @@ class RunPlan:
             )
         out += self._describe_blocks() if self.fit.has_classes else []
         slowest = self.slowest
-        ranges = " at most" if slowest.least else ""
+        longest = "" if self.least_seconds == self.wall_seconds else ", where all takes longest"
         out.append(
-            f"limit: {slowest.stage} takes{ranges} {slowest.wall_seconds / self.wall_seconds:.0%} of the time; "
+            f"limit: {slowest.stage} takes {slowest.wall_seconds / self.wall_seconds:.0%} of the time{longest}; "
             f"{LIMITS[slowest.limit]}"
         )
         return [*out, *self._describe_left_out(), *self._list_changes()]
