@@ -146,17 +146,18 @@ def _list_works(run: PlannedRun, rank: int, n_passes: int) -> list[MapWork]:
     ]
     if not held_out.n_rows:
         return works
-    judging, comparing = (
-        plan_map(held_out, 0, offsets, *models, 0) for models in ((None,), (None, None))
-    )
+    # what scores and adds up is sent along, the models are a task of their own
+    judging = plan_map(held_out, 0, offsets, 0, 0, None, 0)
     seconds = JUDGED_SHARE * row_seconds
     dealt, scoring = run.hold_blocks(judging, held_out, seconds, is_kept=keeps[1])
-    scoring = replace(
-        scoring, copied_bytes=table, repeats=fit.members * (n_passes + 1) + CANDIDATES
-    )
-    _, differing = run.hold_blocks(comparing, held_out, 2 * seconds, is_kept=keeps[1])
-    differing = replace(differing, copied_bytes=2 * table, repeats=DIFFERENCES)
-    return [*works, dealt, scoring, differing]
+    n_scores = fit.members * (n_passes + 1) + CANDIDATES
+    _, comparing = run.hold_blocks(judging, held_out, 2 * seconds, is_kept=keeps[1])
+    return [
+        *works,
+        dealt,
+        replace(scoring, copied_bytes=table, repeats=n_scores),
+        replace(comparing, copied_bytes=2 * table, repeats=DIFFERENCES),
+    ]
 
 
 def _search_seconds(run: PlannedRun, rank: int, n_search: int) -> float:
