@@ -7,6 +7,7 @@ from pmflib.config import load_config
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.forest_refining import plan_forests as plan_passes
 from pmflib.planning.forest_stages import count_searches
+from pmflib.planning.last_run import correct_speeds
 from pmflib.planning.run_plans import RunPlan
 from pmflib.planning.sizes import ClusterSize, FitSize, ForestSize, LogSize
 from pmflib.planning.speeds import Speeds
@@ -104,6 +105,13 @@ def test_plan__forests_that_are_too_large_are_not_tried_unless_asked_for():
     assert "forests" not in [each.stage for each in opened.stages]
     assert any(each.startswith("forests: not tried") for each in opened.describe())
     assert find_stage(forced, "forests").wall_seconds > 0
+
+
+def test_correct_speeds__says_nothing_of_em_where_its_stage_had_forests():
+    plain, forced = make_plan(None), make_plan(FORCED)
+    seconds = {"refine": 2 * find_stage(plain, "refine").wall_seconds}
+    assert correct_speeds(plain, seconds)[0].em_ns > plain.speeds.em_ns
+    assert correct_speeds(forced, seconds) == (forced.speeds, [])
 
 
 def test_count_searches__their_distances_double():

@@ -1,12 +1,16 @@
+import json
 import tracemalloc
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import plan_tasks_by_stage, run_counted
+from flows.cli import app
 from pmflib.config import load_config
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.planning.last_run import correct_speeds
 from pmflib.planning.log_sizes import measure_fit, measure_log
 from pmflib.planning.run_plans import RunPlan
 from pmflib.planning.sizes import ClusterSize, FitSize, LogSize, TraitSize
@@ -139,6 +143,35 @@ def test_plan__traits_that_do_not_fit_are_left_out_where_they_are_compared():
     assert any(each.startswith("traits: not fitted") for each in compared.describe())
     assert compared.fits
     assert any(each.startswith("does not fit: traits needs") for each in alone.describe())
+
+
+def test_plan__prints_both_ends_of_a_pipeline_with_traits(tmp_path):
+    write_log(tmp_path, "compare", 3)
+    words = ["plan", str(tmp_path / "pipeline.toml"), "--rows", "1e9", "--workers", "20"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    place = next(n for n, line in enumerate(lines) if line.startswith(" traits"))
+    assert lines[place + 1].startswith("   up to")
+    assert " to " in next(line for line in lines if line.startswith("in all:"))
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert found["fit"]["traits"]["dimensions"] == [0, 16]
+    assert "schema" not in found["fit"]
+    assert found["least_seconds"] < found["wall_seconds"]
+
+
+def test_with_rank__of_traits_alone_is_the_number_of_states():
+    fits = (FitSize(20, traits=size).with_rank(7) for size in (COMPARED, ALONE))
+    assert [(fit.rank, fit.traits.n_states) for fit in fits] == [(7, "auto"), (7, 7)]
+
+
+def test_correct_speeds__by_traits_whose_passes_are_known():
+    known, open_ = (make_plan(size) for size in (TraitSize(False, (4, 4), (16, 16)), ALONE))
+    seconds = {"fit_traits": 2 * find_stage(known, "traits").wall_seconds}
+    speeds, notes = correct_speeds(known, seconds)
+    assert speeds.trait_ns == pytest.approx(2 * known.speeds.trait_ns)
+    assert len(notes) == 1
+    assert correct_speeds(open_, seconds) == (open_.speeds, [])
 
 
 def test_list_tried__two_more_than_the_last_that_gained_then_other_shrinkages():
