@@ -6,6 +6,7 @@ from rich.console import Group
 
 from flows.tables import make_table
 from pmflib.planning.run_plans import RunPlan, show_bytes, show_seconds
+from pmflib.planning.stage_costs import StageCost
 from pmflib.running.memory_plan import format_bytes
 
 TIMES = ("stage", "time", "efficiency", "tasks", "workers", "scheduler", "client", "limit")
@@ -13,11 +14,14 @@ SIZES = ("stage", "read", "written", "network", "files", "a worker", "the client
 
 
 def make_plan_tables(plan: RunPlan) -> list[Group]:
-    """Tables of the stages of a run: time by the clock, and of all workers, scheduler and client; bytes and memory."""
-    shown = [stage for stage in plan.stages if stage.wall_seconds]
+    """Tables of the stages of a run: time by the clock, and of all workers, scheduler and client; bytes and memory.
+
+    A stage whose cost depends on what the run finds has two rows: at least, and up to.
+    """
+    shown = [row for stage in plan.stages if stage.wall_seconds for row in _name_rows(stage)]
     times = [
         (
-            stage.stage,
+            name,
             show_seconds(stage.wall_seconds),
             f"{stage.efficiency:.2f}" if stage.efficiency else "",
             f"{stage.tasks:,}",
@@ -26,11 +30,11 @@ def make_plan_tables(plan: RunPlan) -> list[Group]:
             show_seconds(stage.client_seconds),
             stage.limit,
         )
-        for stage in shown
+        for name, stage in shown
     ]
     sizes = [
         (
-            stage.stage,
+            name,
             show_bytes(stage.read_bytes),
             show_bytes(stage.written_bytes),
             show_bytes(stage.network_bytes),
@@ -38,7 +42,7 @@ def make_plan_tables(plan: RunPlan) -> list[Group]:
             format_bytes(stage.worker_memory) if stage.worker_memory else "",
             format_bytes(stage.client_memory),
         )
-        for stage in shown
+        for name, stage in shown
     ]
     log, fit, cluster = plan.log, plan.fit, plan.cluster
     title = (
@@ -55,3 +59,9 @@ def make_plan_tables(plan: RunPlan) -> list[Group]:
             narrow=True,
         ),
     ]
+
+
+def _name_rows(stage: StageCost) -> list[tuple[str, StageCost]]:
+    if stage.least is None:
+        return [(stage.stage, stage)]
+    return [(stage.stage, stage.least), ("  up to", stage)]

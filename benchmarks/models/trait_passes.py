@@ -2,9 +2,10 @@
 
     python -m benchmarks.models.trait_passes
     python -m benchmarks.models.trait_passes --people 1e5 1e6 --variables 30 --threads 2
+    python -m benchmarks.models.trait_passes --people 1e5 --dimensions 0 1 2 4 8 16 --threads 1
 
 draws people by degree, whose answers to variables of five ordered levels are partial credit on two traits, writes them
-into a partition, and fits two dimensions and the two biases of people, each number of people in a process of its own,
+into a partition, and fits some dimensions and the two biases of people, each number of people in a process of its own,
 by three passes that read the blocks anew. `peak RSS` is the largest memory of that process, all its libraries included.
 """
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ from pmflib.running.clients import open_client, start_workers
 from pmflib.store.sample_blocks import SampleWriter, list_blocks
 from pmflib.traits.trait_model import TraitModel
 
-N_LEVELS, N_TRAITS, DIMENSIONS, PASSES = 5, 2, 2, 3
+N_LEVELS, N_TRAITS, PASSES = 5, 2, 3
 DRAWN = 50_000
 FEW = 10_000
 NAME = "0123456789abcdef01234567"
@@ -59,7 +61,7 @@ def write_people(folder: Path, n_people: int, n_variables: int) -> pmf.Schema:
     return schema
 
 
-def fit_people(folder: Path, n_threads: int) -> dict[str, float]:
+def fit_people(folder: Path, dimensions: int, n_threads: int) -> dict[str, float]:
     """Fit what a folder has; seconds and memory of this process."""
     blocks = list_blocks(folder / NAME / "samples")
     schema = pmf.Schema.load(folder / "schema.json")
@@ -77,17 +79,18 @@ def fit_people(folder: Path, n_threads: int) -> dict[str, float]:
     ):
         # nothing is kept: every pass reads all blocks
         samples = pmf.StoredSamples(blocks, schema, client)
-        pmf.fit_traits(samples, dimensions=DIMENSIONS, **options)  # type: ignore[arg-type]
+        pmf.fit_traits(samples, dimensions=dimensions, **options)  # type: ignore[arg-type]
     walls, cpus = np.diff(np.array(times), axis=0).T
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"cells": samples.n_observed, "wall": walls.min(), "cpu": cpus.min(), "peak": peak}
 
 
-def run(n_people: int, n_variables: int, n_threads: int) -> dict[str, float]:
+def run(n_people: int, n_variables: int, dimensions: int, n_threads: int) -> dict[str, float]:
     """Draw people here, and fit them in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         write_people(Path(name), n_people, n_variables).save(Path(name) / "schema.json")
         words = ["-m", "benchmarks.models.trait_passes", "--fit", name, "--threads", str(n_threads)]
+        words += ["--dimensions", str(dimensions)]
         done = subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -99,21 +102,24 @@ def main() -> None:
     )
     parser.add_argument("--people", type=float, nargs="*", default=[1e5, 1e6])
     parser.add_argument("--variables", type=int, default=30)
+    parser.add_argument("--dimensions", type=int, nargs="*", default=[2])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--fit", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fit is not None:
-        print(json.dumps(fit_people(options.fit, options.threads)))
+        print(json.dumps(fit_people(options.fit, options.dimensions[0], options.threads)))
         return
-    print(f"{DIMENSIONS} dimensions, {options.variables} variables, {options.threads} threads")
-    print(f"{'people':>12}{'cells':>14}{'pass s':>9}{'CPU s':>9}{'ns a cell':>11}{'peak RSS':>12}")
+    print(f"{options.variables} variables, {options.threads} threads")
+    print(
+        f"{'people':>12}{'cells':>14}{'dimensions':>12}{'pass s':>9}{'CPU s':>9}{'ns a cell':>11}{'peak RSS':>12}"
+    )
     # what is compiled on first use takes memory and time of no fit
-    run(FEW, options.variables, options.threads)
-    for n_people in map(int, options.people):
-        found = run(n_people, options.variables, options.threads)
+    run(FEW, options.variables, options.dimensions[0], options.threads)
+    for n_people, dimensions in product(map(int, options.people), options.dimensions):
+        found = run(n_people, options.variables, dimensions, options.threads)
         each = found["cpu"] / found["cells"] * 1e9
         print(
-            f"{n_people:>12,}{found['cells']:>14,}{found['wall']:>9.2f}{found['cpu']:>9.2f}"
+            f"{n_people:>12,}{found['cells']:>14,}{dimensions:>12}{found['wall']:>9.2f}{found['cpu']:>9.2f}"
             f"{each:>11.0f}{found['peak']:>8.0f} MiB",
             flush=True,
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -179,29 +179,41 @@ def start_counted(n_workers: int) -> Iterator[tuple[str, TaskCounter]]:
 
 def run_counted(config: PipelineConfig, n_workers: int) -> CountedRun:
     """Run the stages of a pipeline, and count."""
+    from tasks.choose import choose
     from tasks.count import count
     from tasks.evaluate import evaluate
     from tasks.fit import fit
+    from tasks.fit_traits import fit_traits
     from tasks.ingest import ingest
     from tasks.refine import refine
 
     run = CountedRun()
     made: dict[str, Any] = {}
     with start_counted(n_workers) as (address, counter):
-        calls = {
+        calls: dict[str, Callable[[], Any]] = {
             "ingest": lambda: ingest.fn(config, address),
             "count": lambda: count.fn(config, made["ingest"], address),
-            "fit": lambda: fit.fn(config, made["count"]),
-            "refine": lambda: refine.fn(
-                config, made["ingest"], made["count"], made["fit"], address
-            ),
-            "evaluate": lambda: evaluate.fn(
-                config, made["ingest"], made["count"], made["refine"], address
-            ),
         }
-        for stage in STAGES:
+        model = "fit_traits"
+        if not config.has_traits:
+            model = "refine"
+            calls["fit"] = lambda: fit.fn(config, made["count"])
+            calls["refine"] = lambda: refine.fn(
+                config, made["ingest"], made["count"], made["fit"], address
+            )
+        if config.has_traits or config.compares_traits:
+            calls["fit_traits"] = lambda: fit_traits.fn(config, made["ingest"], None, address)
+        if config.compares_traits:
+            model = "choose"
+            calls["choose"] = lambda: choose.fn(
+                config, made["ingest"], made["refine"], made["fit_traits"], "", address
+            )
+        calls["evaluate"] = lambda: evaluate.fn(
+            config, made["ingest"], made["count"], made[model], address
+        )
+        for stage, call in calls.items():
             counter.stage, start, cpu = stage, time.perf_counter(), time.process_time()
-            made[stage] = calls[stage]()
+            made[stage] = call()
             run.seconds[stage] = time.perf_counter() - start
             run.cpu_seconds[stage] = time.process_time() - cpu
             run.tasks[stage] = counter.count(stage)
@@ -218,7 +230,12 @@ def run_counted(config: PipelineConfig, n_workers: int) -> CountedRun:
 def plan_tasks_by_stage(plan: RunPlan) -> dict[str, int]:
     """Tasks that the model counts, by the stages of a run."""
     tasks = {stage.stage: stage.tasks for stage in plan.stages}
-    return {"ingest": tasks.pop("read") + tasks.pop("sort"), **tasks}
+    found = {"ingest": tasks.pop("read") + tasks.pop("sort"), **tasks}
+    if "traits" in found:
+        found["fit_traits"] = found.pop("traits")
+    if "forests" in found:
+        found["refine"] += found.pop("forests")
+    return found
 
 
 def main() -> None:

@@ -112,7 +112,7 @@ def plan(
 
         log = with_samples(log, round(samples))
     log = log if files is None else replace(log, files=files)
-    fit = fit if rank is None else replace(fit, rank=rank)
+    fit = fit if rank is None else fit.with_rank(rank)
     fit = fit if passes is None else replace(fit, passes=passes)
     cluster = ClusterSize(
         workers,
@@ -131,9 +131,11 @@ def plan(
             out.print(note)
         for sentence in found.describe():
             out.print(sentence)
-        whole = show_seconds(found.wall_seconds)
+        whole, most = show_seconds(found.wall_seconds), ""
+        if (least := show_seconds(found.least_seconds)) != whole:
+            whole, most = f"{least} to {whole}", " at most"
         out.print(
-            f"in all: {whole}, {found.worker_hours:,.2f} worker hours, within a factor of two"
+            f"in all: {whole}, {found.worker_hours:,.2f} worker hours{most}, within a factor of two"
         )
     if not found.fits:
         raise typer.Exit(5)
@@ -152,10 +154,9 @@ def look_at_pipeline(
 
     config = load_pipeline(path)
     last = read_last_run(config)
-    log, notes = measure_log(
-        config, load_schema(config), last.get("rows", {}), last.get("input_bytes", 0)
-    )
-    fit, more = measure_fit(config, last.get("model", {}))
+    schema = load_schema(config)
+    log, notes = measure_log(config, schema, last.get("rows", {}), last.get("input_bytes", 0))
+    fit, more = measure_fit(config, schema, last)
     notes += more
     if last and not calibrated and not config.cluster.address:
         then = log.scale_to(max(1, int(last["rows"].get("rows_in", log.rows))))

@@ -94,6 +94,11 @@ def fit_stored_dependence(
     return report_forests(fit, runs, models, notes, found)
 
 
+def count_searched(n_rows: int, n_variables: int, rank: int) -> int:
+    """Number of training samples that forests are searched with, of so many, with models of a rank."""
+    return min(n_rows, max(START_ROWS, SEARCH_WORK // (n_variables * rank)))
+
+
 class _ForestPasses:
     """The search on some of the samples, and passes over all of them, which continue from their checkpoints."""
 
@@ -106,8 +111,7 @@ class _ForestPasses:
     ) -> None:
         self.judge = judge
         self._fit, self._training, self._counts = fit, training, counts
-        cells = fit.schema.n_variables * fit.rank
-        self.n_search = min(training.n_rows, max(START_ROWS, SEARCH_WORK // cells))
+        self.n_search = count_searched(training.n_rows, fit.schema.n_variables, fit.rank)
 
     @property
     def has_all(self) -> bool:

@@ -24,21 +24,27 @@ from pmflib.planning.stages import HASH_BYTES, Planner
 from pmflib.planning.stored_bytes import spill_row_bytes
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter, list_blocks, read_blocks
+from pmflib.traits.coefficients import Coefficients
+from pmflib.traits.level_scores import LevelScores
+from pmflib.traits.trait_passes import PassModel, add_blocks
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 """Size of what is measured: of any other size the rules of cost say how the times differ."""
 N_ROWS = 1 << 18
 N_READ = 1 << 16
 """Rows that are written as CSV, and read."""
+N_PEOPLE = 1 << 14
+"""Rows that a pass of a fit of traits is made over."""
 
 
 def measure_speeds(speeds: Speeds) -> Speeds:
-    """Measure the speeds of a core of this machine: reading, sorting, blocks, counting, passes, predictions.
+    """Measure the speeds of a core of this machine: reading, sorting, blocks, counting, passes, traits, predictions.
 
     Parameters
     ----------
     speeds
-        Gives the speeds that are not measured here: those of the scheduler, the network and the storage.
+        Gives the speeds that are not measured here: those of the scheduler, the network and the storage, and of what
+        takes longer to measure: forests, and a first model.
 
     Returns
     -------
@@ -72,6 +78,10 @@ def measure_speeds(speeds: Speeds) -> Speeds:
     logs = take_logs(prior, factors)
     cells = float(np.count_nonzero(codes >= 0))
     passing = _time(lambda: em_statistics(loaded[0], offsets, *logs))
+    scores = LevelScores.make(schema, np.zeros(schema.n_levels))
+    biased = PassModel(scores, Coefficients.draw(scores, 0, rng).values)
+    people = DenseBlock(codes[:N_PEOPLE])
+    of_people = _time(lambda: add_blocks([people], biased))
     model = JointPMF(prior, factors, schema)
     few = codes[: N_ROWS // 8]
     hidden = choose_hidden(few, np.arange(len(few)), 0.2, 0)
@@ -84,6 +94,7 @@ def measure_speeds(speeds: Speeds) -> Speeds:
         block_bytes=sum(block.nbytes for block in blocks) / decoding,
         count_share=counting / (N_ROWS * planner.count_row_seconds()),
         em_ns=passing / cells / RANK * 1e9,
+        trait_ns=of_people / np.count_nonzero(people.codes >= 0) * 1e9,
         evaluate_ns=predicting / np.count_nonzero(few >= 0) / RANK * 1e9,
     )
 

@@ -22,19 +22,24 @@ def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> tuple[Speeds,
     plan
         Plan of that run on the machine that made it.
     seconds
-        Seconds that its stages took, by name: ingest, count, fit, refine, evaluate. Stages that found their result
-        already made took next to none, and say nothing.
+        Seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that found their
+        result already made took next to none, and say nothing.
 
     Returns
     -------
     The speeds, and a note for each correction.
     """
-    planned = {stage.stage: stage.wall_seconds for stage in plan.stages}
+    # of what depends on what a run found, no time was planned
+    planned = {stage.stage: stage.wall_seconds for stage in plan.stages if stage.least is None}
     planned["ingest"] = planned.pop("read") + planned.pop("sort")
+    planned["fit_traits"] = planned.pop("traits", 0.0)
+    if plan.planner.forest_memory is not None:
+        # the stage of EM took what forests took as well
+        planned.pop("refine", None)
     speeds, notes = plan.speeds, []
     for stage, fields in CORRECTED.items():
         taken = seconds.get(stage, 0.0)
-        if taken < LEAST_SECONDS or planned[stage] <= 0:
+        if taken < LEAST_SECONDS or planned.get(stage, 0.0) <= 0:
             continue
         factor = min(MOST_FACTOR, max(1 / MOST_FACTOR, taken / planned[stage]))
         for field, power in fields.items():
@@ -52,6 +57,7 @@ CORRECTED = {
     "count": {"count_share": 1},
     "fit": {"fit_ns": 1},
     "refine": {"em_ns": 1},
+    "fit_traits": {"trait_ns": 1},
     "evaluate": {"evaluate_ns": 1},
 }
 """Speeds that a stage depends on most, and whether they are seconds (1) or work in a second (-1)."""

@@ -9,9 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from pmflib.fitting.candidates import Options
-from pmflib.planning.sizes import FitSize, LogSize
+from pmflib.planning.sizes import FitSize, ForestSize, LogSize, TraitSize
+from pmflib.planning.trait_stages import list_states
 from pmflib.schema import Schema
+from pmflib.traits.coefficients import list_biases
+from pmflib.traits.level_scores import LevelScores
+from pmflib.traits.trait_fit import DIMENSIONS, PASSES
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig
@@ -99,18 +105,36 @@ def measure_log(
     return log, notes
 
 
-def measure_fit(config: PipelineConfig, facts: dict[str, Any]) -> tuple[FitSize, list[str]]:
+def measure_fit(
+    config: PipelineConfig, schema: Schema, last: dict[str, Any]
+) -> tuple[FitSize, list[str]]:
     """Size of the fit of a pipeline, from scratch.
 
     Parameters
     ----------
     config
         Sections ``model``, ``em``, ``evaluate`` and ``store``.
-    facts
-        What the last run says of its model: ``rank`` and ``passes``; empty where there is none.
+    schema
+        Variables and levels.
+    last
+        What `read_last_run` gives: of latent classes ``rank`` and ``passes`` count, of traits see `measure_traits`.
     """
-    notes, em, folds = [], config.em, config.fold_split
-    rank = config.model.rank
+    em, folds = config.em, config.fold_split
+    size = FitSize(
+        rank=ASSUMED_RANK,
+        members=em.members,
+        train=len(folds.train),
+        validation=len(folds.validation),
+        test=len(folds.test),
+        buckets=config.store.buckets,
+        start=config.start_method,
+    )
+    traits, notes = measure_traits(config, schema, last.get("traits", {}))
+    if traits is not None:
+        size = replace(size, traits=traits, schema=schema)
+    if traits is not None and not size.has_classes:
+        return replace(size, rank=list_states(traits)[-1], runs=1), notes
+    facts, rank = last.get("classes", {}), config.model.rank
     if rank == "auto":
         rank = int(facts.get("rank", ASSUMED_RANK))
         where = "of the last run" if "rank" in facts else "taken, for it is yet to be chosen"
@@ -119,42 +143,73 @@ def measure_fit(config: PipelineConfig, facts: dict[str, Any]) -> tuple[FitSize,
     where = "as many as the last run made" if "passes" in facts else "taken, for none were made yet"
     notes.append(f"passes: {n_passes} a run of EM, {where}; --passes gives another number")
     if (dependence := config.model.dependence) != "none":
-        notes.append(
-            f"forests: those of model.dependence = {dependence!r} come on top, and are not in the plan: a search on "
-            "some of the samples, and passes over all that take 20 to 50 times as long as those of EM, hundreds where "
-            "there are gaps"
-        )
+        forests = ForestSize(dependence == "tree", config.model.rank == "auto")
+        size = replace(size, forests=forests, schema=schema)
+        if dependence == "auto":
+            notes.append(
+                "forests: none are fitted where no pair asks for them, which is yet to be seen"
+            )
     options = Options.make(config.start_method, em.pseudo_count, em.members, rank)
     n_pseudo_counts = min(COMPARED_PSEUDO_COUNTS, len(options.pseudo_counts))
     runs = n_pseudo_counts + len(options.start_methods) - 1
-    fit = FitSize(
-        rank=rank,
-        passes=n_passes,
-        runs=runs if folds.validation else 1,
-        members=em.members,
-        train=len(folds.train),
-        validation=len(folds.validation),
-        test=len(folds.test),
-        buckets=config.store.buckets,
-        start=config.start_method,
-        traits="alone" if config.has_traits else "compared" if config.compares_traits else "",
+    runs = runs if folds.validation else 1
+    return replace(size, rank=rank, passes=n_passes, runs=runs), notes
+
+
+def measure_traits(
+    config: PipelineConfig, schema: Schema, facts: dict[str, Any]
+) -> tuple[TraitSize | None, list[str]]:
+    """Size of the fit of traits of a pipeline; None if there is none.
+
+    Parameters
+    ----------
+    config
+        Sections ``model`` and ``evaluate``.
+    schema
+        Variables and levels.
+    facts
+        What the last run says of its model with traits: ``n_traits`` and ``passes``; empty where there is none.
+    """
+    if not (config.has_traits or config.compares_traits):
+        return None, []
+    dimensions, passes = (DIMENSIONS[0], DIMENSIONS[-1]), (PASSES[0], PASSES[-1])
+    n_states: int | Literal["auto"] = "auto" if config.compares_traits else config.model.rank
+    note = f"traits: {dimensions[0]} to {dimensions[1]} dimensions, {passes[0]} to {passes[1]} passes, yet to be chosen"
+    if facts:
+        n_biases = len(list_biases(LevelScores.make(schema, np.zeros(schema.n_levels))))
+        dimensions = (int(facts["n_traits"]) - n_biases,) * 2
+        passes = (int(facts["passes"]),) * 2
+        note = f"traits: {dimensions[0]} dimensions, {passes[0]} passes, as the last run has chosen"
+    traits = TraitSize(
+        config.compares_traits, dimensions, passes, n_states, hide=config.evaluate.hide
     )
-    return fit, notes
+    return traits, [note]
 
 
 def read_last_run(config: PipelineConfig) -> dict[str, Any]:
-    """Facts of the last complete run, and ``input_bytes``; empty where there is none, or no store yet."""
+    """Facts of the last complete run, and ``input_bytes``; empty where there is none, or no store yet.
+
+    ``classes`` and ``traits`` are those of its latent classes and of its traits, where it has fitted them, whichever of
+    the two it has taken.
+    """
     from pmflib.store.artefacts import Store
     from pmflib.store.run_records import find_last_run
 
     root = config.resolve(config.store.path)
     if "://" not in root and not Path(root).is_dir():
         return {}
-    record = find_last_run(Store(root), config.name)
+    store = Store(root)
+    record = find_last_run(store, config.name)
     if record is None:
         return {}
     n_bytes = sum(int(each.get("bytes", 0)) for each in record.inputs)
-    return {**record.facts, "input_bytes": n_bytes}
+    fitted: dict[str, Any] = {}
+    for stage in ("model", "classes", "traits"):
+        entry = store.find(record.stages[stage].identity) if stage in record.stages else None
+        if entry is not None:
+            kind = "traits" if "n_traits" in entry.summary else "classes"
+            fitted[kind] = entry.summary
+    return {**record.facts, **fitted, "input_bytes": n_bytes}
 
 
 def with_samples(log: LogSize, samples: int) -> LogSize:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pmflib.counting.counting_tasks import choose_runs
@@ -30,13 +30,22 @@ from pmflib.planning.task_counts import (
 )
 from pmflib.running.memory_limits import USED_SHARE
 from pmflib.running.memory_plan import MemoryPlan
-from pmflib.running.worker_memory import OWN_BYTES, ClusterMemory, WorkerMemory, find_least_limit
+from pmflib.running.worker_memory import OWN_BYTES, ClusterMemory, WorkerMemory
 from pmflib.store.sample_blocks import choose_block_rows
+from pmflib.trees.memory import are_modest, plan_trees
 
 BLOCK_RECORD = 700
 """Bytes of a block's reference in the memory of the client, and of what it keeps of its task."""
 BLOCK_SENT = 75
 """Bytes of a block's reference as it travels with a task: its numbers, and its share of the partition's path."""
+HELD_SENT = 300.0
+"""Bytes of a task on blocks that a worker holds, and of what is sent along with it."""
+JUDGED_SHARE = 0.5
+"""Seconds of scoring a sample, as a share of those of a pass."""
+SAVED_BYTES = 2e8
+"""Bytes of tables and states that the client saves in a second."""
+PASS_SECONDS = 0.015
+"""Seconds of the client in a pass: the update, its checkpoint, progress."""
 CLIENT_BYTES = 250 << 20
 """Bytes of a client that has imported what it needs."""
 
@@ -96,6 +105,30 @@ class PlannedRun:
         sizes = self.log.levels, fit.rank, self.cluster.threads, fit.members
         return plan_em(*sizes, n_held=n_held, n_runs=self.n_side_by_side)
 
+    @cached_property
+    def forest_memory(self) -> MemoryPlan | None:
+        """Memory of a pass with forests in a worker, and in the client; None where none are tried."""
+        fit = self.fit
+        if fit.forests is None or fit.schema is None:
+            return None
+        offsets = fit.schema.offsets
+        if not fit.forests.is_forced and not are_modest(offsets, fit.rank):
+            return None
+        n_held = plan_pass(
+            self.gather(0, fit.train).costs, self.cluster.n_threads, self.log.levels, fit.rank
+        ).tasks.n_held
+        return plan_trees(offsets, fit.rank, self.cluster.threads, fit.members, n_held=n_held)
+
+    @property
+    def refine_memory(self) -> MemoryPlan:
+        """Memory that the stage of EM is planned with: of its passes, and of those with forests."""
+        forests = self.forest_memory
+        return self.em_memory if forests is None else self.em_memory.take_larger(forests)
+
+    def plan_states(self, n_states: int) -> MemoryPlan:
+        """Memory of predictions by one model of so many states, of which no statistics are held."""
+        return plan_em(self.log.levels, n_states, self.cluster.threads, n_held=0)
+
     @property
     def n_side_by_side(self) -> int:
         """Runs of EM that are under way at a time."""
@@ -109,19 +142,19 @@ class PlannedRun:
 
     @cached_property
     def keeps(self) -> tuple[bool, bool]:
-        """Whether the blocks of training, and of validation, stay in the workers' memory from pass to pass."""
+        """Whether the blocks of training, and of validation, stay in the workers' memory from pass to pass of EM."""
         training, held_out = (self.gather(*part).n_bytes for part in self.parts)
-        return training <= self.spare_bytes, held_out <= self.spare_bytes // 8
+        spare_bytes = self.find_spare(self.refine_memory)
+        return training <= spare_bytes, held_out <= spare_bytes // 8
 
-    @cached_property
-    def spare_bytes(self) -> int:
-        """Bytes of all workers that blocks of training may be kept in: half of what the passes leave."""
+    def find_spare(self, plan: MemoryPlan) -> int:
+        """Bytes of all workers that blocks of training may be kept in: half of what the passes of a plan leave."""
         cluster = self.cluster
-        data = max(0, int(USED_SHARE * cluster.memory) - OWN_BYTES)
+        data = max(0, cluster.worker_room - OWN_BYTES)
         worker = WorkerMemory("worker", cluster.threads, data, cluster.memory)
         # all are alike
         memory = ClusterMemory((worker,), cluster.client_memory, is_shared=False)
-        return memory.find_spare(lambda _: self.em_memory) * cluster.workers // 2
+        return memory.find_spare(lambda _: plan) * cluster.workers // 2
 
     @cached_property
     def kept_bytes(self) -> int:
@@ -133,17 +166,12 @@ class PlannedRun:
         ]
         return -(-sum(kept) // self.cluster.workers)
 
-    @property
-    def least_memory(self) -> int:
-        """Least memory of a worker in which counting and passes fit, bytes; blocks are then read in each pass."""
-        return max(map(find_least_limit, (self.counting_memory, self.em_memory)))
-
     @cached_property
     def keeping_memory(self) -> int:
         """Least memory of a worker with which all blocks stay in the workers' memory, bytes."""
         training, held_out = (self.gather(*part).n_bytes for part in self.parts)
         share = max(2 * training, 16 * held_out) / self.cluster.workers
-        return int((self.em_memory.needed + OWN_BYTES + share) / USED_SHARE) + (1 << 20)
+        return int((self.refine_memory.needed + OWN_BYTES + share) / USED_SHARE) + (1 << 20)
 
     @property
     def parts(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -195,6 +223,25 @@ class PlannedRun:
             # references of blocks
             sent_bytes=200 + BLOCK_SENT * n_blocks,
         )
+
+    def hold_blocks(
+        self, tasks: MapTasks, part: FoldPart, row_seconds: float, *, is_kept: bool
+    ) -> tuple[MapWork, MapWork]:
+        """Maps over blocks that are dealt to the workers once: one that deals them, and one of those that follow.
+
+        Blocks that stay in the workers' memory are read by the first; of others it deals the references.
+        """
+        of_leaf = part.n_rows / tasks.leaves
+        work = self.map_blocks(tasks, of_leaf, of_leaf * row_seconds)
+        decoding = of_leaf * self.log.row_bytes / self.speeds.block_bytes
+        dealt = replace(work, tasks=MapTasks(tasks.leaves, balance=tasks.balance))
+        if is_kept:
+            dealt = replace(dealt, leaf_seconds=decoding)
+            seconds = work.leaf_seconds - decoding
+            work = replace(work, leaf_seconds=seconds, leaf_read=0.0, leaf_requests=0.0)
+        else:
+            dealt = replace(dealt, leaf_seconds=0.0, leaf_read=0.0, leaf_requests=0.0)
+        return dealt, replace(work, sent_bytes=HELD_SENT)
 
     def count_sample_files(self) -> int:
         """Files of all partitions: those of one are counted for all."""

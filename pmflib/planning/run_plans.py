@@ -10,15 +10,13 @@ from pmflib.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.planning.speeds import Speeds
 from pmflib.planning.stage_costs import StageCost
 from pmflib.planning.stages import Planner
+from pmflib.planning.trait_stages import refuse_traits
 from pmflib.running.memory_limits import USED_SHARE
 from pmflib.running.memory_plan import format_bytes
+from pmflib.running.worker_memory import OWN_BYTES
 
 LEAST_EFFICIENCY = 0.7
 """Efficiency below which more workers are hardly worth what they cost."""
-TRAIT_PASSES = (8, 32)
-"""Passes of a fit of traits, at least and at most."""
-TRAIT_CELL_SECONDS = (4e-7, 2e-6)
-"""CPU seconds of such a pass for an observed cell, of 2 traits and of 18."""
 WORTH_WHILE = 0.8
 """Share of the time of a run below which another cluster is worth a sentence."""
 
@@ -50,8 +48,13 @@ class RunPlan:
 
     @property
     def wall_seconds(self) -> float:
-        """Time of the run."""
+        """Time of the run; at most, where it depends on what it finds."""
         return sum(stage.wall_seconds for stage in self.stages)
+
+    @property
+    def least_seconds(self) -> float:
+        """Time of the run at least."""
+        return sum(stage.least_seconds for stage in self.stages)
 
     @property
     def efficiency(self) -> float:
@@ -73,10 +76,7 @@ class RunPlan:
     def misfits(self) -> list[str]:
         """One sentence for each stage that does not fit."""
         cluster, out = self.cluster, []
-        room = {
-            "a worker": int(USED_SHARE * cluster.memory),
-            "the client": int(USED_SHARE * cluster.client_memory),
-        }
+        room = {"a worker": cluster.worker_room, "the client": cluster.client_room}
         for stage in self.stages:
             needed = {"a worker": stage.worker_memory, "the client": stage.client_memory}
             for who, n_bytes in needed.items():
@@ -94,47 +94,47 @@ class RunPlan:
         if not out:
             most = max(stage.worker_memory for stage in self.stages)
             out.append(
-                f"fits: a worker needs {format_bytes(most)} of the {format_bytes(int(USED_SHARE * cluster.memory))} it "
+                f"fits: a worker needs {format_bytes(most)} of the {format_bytes(cluster.worker_room)} it "
                 f"may use; the least memory limit of a worker is {format_bytes(planner.least_memory)}"
             )
-        out.append(self._describe_blocks())
+        out += self._describe_blocks() if self.fit.has_classes else []
         slowest = self.slowest
+        longest = "" if self.least_seconds == self.wall_seconds else ", where all takes longest"
         out.append(
-            f"limit: {slowest.stage} takes {slowest.wall_seconds / self.wall_seconds:.0%} of the time; "
+            f"limit: {slowest.stage} takes {slowest.wall_seconds / self.wall_seconds:.0%} of the time{longest}; "
             f"{LIMITS[slowest.limit]}"
         )
-        if self.fit.traits:
-            out.append(self._describe_traits())
-        out += self._list_changes()
+        return [*out, *self._describe_left_out(), *self._list_changes()]
+
+    def _describe_left_out(self) -> list[str]:
+        """What is configured, and not fitted."""
+        planner, fit, out = self.planner, self.fit, []
+        if fit.forests is not None and planner.forest_memory is None:
+            out.append(
+                "forests: not tried, for their tables or counts of pairs are more than is tried without being asked "
+                "for; model.dependence = 'tree' fits them where they fit in memory"
+            )
+        if (refused := refuse_traits(planner)) is not None:
+            out.append(
+                f"traits: not fitted, for they need {format_bytes(OWN_BYTES + refused.needed)} in a worker and "
+                f"{format_bytes(planner.client_bytes(refused))} in the client; latent classes are published"
+            )
         return out
 
-    def _describe_traits(self) -> str:
-        log, fit = self.log, self.fit
-        cells = log.samples * log.variables * log.observed * fit.train / fit.folds
-        least, most = (
-            show_seconds(n * each * cells / self.cluster.n_threads)
-            for n, each in zip(TRAIT_PASSES, TRAIT_CELL_SECONDS, strict=True)
-        )
-        others = "; fit and refine are not run" if fit.traits == "alone" else ""
-        return (
-            f"traits: not in the table; {TRAIT_PASSES[0]} to {TRAIT_PASSES[1]} passes over the training samples take "
-            f"{least} to {most}, and the choice of their settings some minutes of the client{others}"
-        )
-
-    def _describe_blocks(self) -> str:
+    def _describe_blocks(self) -> list[str]:
         planner, fit = self.planner, self.fit
         if all(planner.keeps):
             kept = format_bytes(planner.kept_bytes)
-            return f"memory of workers: blocks stay there, {kept} each; the store is read once"
+            return [f"memory of workers: blocks stay there, {kept} each; the store is read once"]
         refine = next(stage for stage in self.stages if stage.stage == "refine")
         passes = max(1, fit.passes * (fit.runs if fit.validation else 1))
         more = planner.keeping_memory
         n_workers = self._find_keeping_workers()
         workers = f", or {n_workers:,} workers" if n_workers else ""
-        return (
+        return [
             f"memory of workers: blocks do not stay; each of {passes:,} passes reads "
             f"{show_bytes(refine.read_bytes / passes)}; give {format_bytes(more)} a worker{workers}"
-        )
+        ]
 
     def _find_keeping_workers(self) -> int:
         """Number of workers of the same memory with which blocks stay; 0 if no number is enough."""
@@ -209,11 +209,12 @@ class RunPlan:
         }
         return {
             "log": asdict(self.log),
-            "fit": asdict(self.fit),
+            "fit": self.fit.to_json(),
             "cluster": asdict(self.cluster),
             "speeds": speeds,
             "stages": stages,
             "wall_seconds": self.wall_seconds,
+            "least_seconds": self.least_seconds,
             "worker_hours": self.worker_hours,
             "efficiency": self.efficiency,
             "fits": self.fits,

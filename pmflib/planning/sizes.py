@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from pmflib.blocks import SPARSE_BELOW
+from pmflib.running.memory_limits import USED_SHARE
+from pmflib.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,45 @@ class LogSize:
 
 
 @dataclass(frozen=True)
+class TraitSize:
+    """Size of a fit of traits.
+
+    Parameters
+    ----------
+    is_compared
+        Whether latent classes are fitted as well, and the validation samples say which model is taken.
+    dimensions, passes
+        Least and most of what may be chosen: dimensions besides the biases of people, and passes over all samples.
+    n_states
+        Latent states that the traits are compiled into.
+    hide
+        Share of the answers that are hidden at a time to compare the models, in (0, 1).
+    """
+
+    is_compared: bool
+    dimensions: tuple[int, int]
+    passes: tuple[int, int]
+    n_states: int | Literal["auto"] = "auto"
+    hide: float = 0.2
+
+
+@dataclass(frozen=True)
+class ForestSize:
+    """Size of the fits with forests that stand next to one without.
+
+    Parameters
+    ----------
+    is_forced
+        Whether they are fitted whatever the pairs say; else they may not be.
+    tries_ranks
+        Whether lower ranks are tried as well.
+    """
+
+    is_forced: bool
+    tries_ranks: bool = False
+
+
+@dataclass(frozen=True)
 class FitSize:
     """Size of a fit.
 
@@ -104,8 +145,11 @@ class FitSize:
     start
         Method of the first model, as ``[model] method``; "random" takes no time.
     traits
-        Whether continuous traits are fitted as well, "compared" with latent classes, or in their place, "alone"; "" not
-        at all.
+        The fit of continuous traits; None for latent classes alone.
+    forests
+        The fits with forests; None where variables are independent within a state.
+    schema
+        Variables: traits and forests depend on more of them than their number. None where there are neither.
     """
 
     rank: int
@@ -117,12 +161,31 @@ class FitSize:
     test: int = 1
     buckets: int = 0
     start: str = "auto"
-    traits: str = ""
+    traits: TraitSize | None = None
+    forests: ForestSize | None = None
+    schema: Schema | None = field(default=None, repr=False)
 
     @property
     def folds(self) -> int:
         """Folds of the store."""
         return self.train + self.validation + self.test
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether latent classes are fitted."""
+        return self.traits is None or self.traits.is_compared
+
+    def with_rank(self, rank: int) -> FitSize:
+        """The same fit with so many latent states; of traits alone, compiled into so many."""
+        if self.traits is None or self.has_classes:
+            return replace(self, rank=rank)
+        return replace(self, rank=rank, traits=replace(self.traits, n_states=rank))
+
+    def to_json(self) -> dict[str, Any]:
+        """The size as plain JSON types, without the schema."""
+        content = asdict(replace(self, schema=None))
+        del content["schema"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -150,3 +213,13 @@ class ClusterSize:
     def n_threads(self) -> int:
         """Threads of all workers."""
         return self.workers * self.threads
+
+    @property
+    def worker_room(self) -> int:
+        """Bytes that a run lets a worker take."""
+        return int(USED_SHARE * self.memory)
+
+    @property
+    def client_room(self) -> int:
+        """Bytes that it lets the client take."""
+        return int(USED_SHARE * self.client_memory)

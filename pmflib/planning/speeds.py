@@ -10,9 +10,10 @@ class Speeds:
     """Speeds that a plan takes.
 
     Those of a core are what `pmf plan --calibrate` prints, those of the scheduler what
-    `python -m benchmarks.pipeline.scheduler_costs` prints, both on two cores of a virtual machine with AVX-512.
-    Network, storage and the spread of workers are assumptions: of a network of 10 Gbit/s, a disk or an object store,
-    and machines of one kind.
+    `python -m benchmarks.pipeline.scheduler_costs` prints, both on two cores of a virtual machine with AVX-512. What
+    `python -m benchmarks.models.trait_passes --people 1e5 --dimensions 0` prints is that of traits, and what
+    `python -m benchmarks.models.trees passes` does, those of forests. Network, storage and the spread of workers are
+    assumptions: of a network of 10 Gbit/s, a disk or an object store, and machines of one kind.
 
     Parameters
     ----------
@@ -28,6 +29,14 @@ class Speeds:
         Nanoseconds of an EM pass for an observed cell and a latent state.
     evaluate_ns
         The same, of hiding and predicting answers.
+    trait_ns
+        Nanoseconds of a pass of a fit of traits for an observed cell, with the two biases of people alone.
+    tree_ns
+        Nanoseconds of a pass with forests for a cell and a latent state, without gaps.
+    tree_gap_ns
+        What gaps add to it, times the root of the shares of observed and of missing cells.
+    pair_ns
+        Nanoseconds of counting a pair of observed cells by its weight in a latent state.
     fit_ns
         Nanoseconds of an update of the first model for a pair of levels and a latent state, on the client.
     table_bytes
@@ -64,6 +73,10 @@ class Speeds:
     count_share: float = 0.6
     em_ns: float = 0.1
     evaluate_ns: float = 4.5
+    trait_ns: float = 400.0
+    tree_ns: float = 5.0
+    tree_gap_ns: float = 120.0
+    pair_ns: float = 1.0
     fit_ns: float = 30.0
     table_bytes: float = 1e9
     task_seconds: float = 4.5e-4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
@@ -50,6 +51,8 @@ class StageCost:
         Share of the time of all threads that is spent on the work itself, in [0, 1]; 0 where the client works alone.
     parts
         Seconds of wall time by what takes them; they may overlap, and their largest is the limit.
+    least
+        What it costs at least, where that depends on what a run finds: all else is then what it costs at most.
     """
 
     stage: str
@@ -68,6 +71,12 @@ class StageCost:
     client_memory: int = 0
     efficiency: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
+    least: StageCost | None = None
+
+    @property
+    def least_seconds(self) -> float:
+        """Time that it takes at least."""
+        return self.wall_seconds if self.least is None else self.least.wall_seconds
 
     @property
     def messages(self) -> int:
@@ -78,6 +87,20 @@ class StageCost:
     def limit(self) -> str:
         """What takes most of the wall time."""
         return max(self.parts, key=self.parts.__getitem__) if self.parts else "client"
+
+
+def join_ends(costs: Sequence[StageCost]) -> StageCost:
+    """Cost of a stage of which only the ends are known, at least one: the dearest, with the cheapest as its least.
+
+    Memory is that of whichever takes most: a run plans for it before it knows.
+    """
+    cheapest, dearest = (find(costs, key=lambda each: each.wall_seconds) for find in (min, max))
+    memory = {
+        name: max(getattr(each, name) for each in costs)
+        for name in ("worker_memory", "client_memory")
+    }
+    least = None if cheapest == dearest else replace(cheapest, **memory)
+    return replace(dearest, **memory, least=least)
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pmflib.counting.counting_tasks import count_folds_ahead, plan_fold_merges, plan_fold_runs
 from pmflib.em.pass_tasks import choose_tasks
 from pmflib.fitting.auto_method import SETTINGS
+from pmflib.planning.forest_stages import list_class_ns, plan_forests
 from pmflib.planning.planned_run import (
     BLOCK_RECORD,
     CLIENT_BYTES,
+    JUDGED_SHARE,
+    PASS_SECONDS,
+    SAVED_BYTES,
     PlannedRun,
 )
-from pmflib.planning.stage_costs import MapWork, StageCost
+from pmflib.planning.stage_costs import MapWork, StageCost, join_ends
 from pmflib.planning.stored_bytes import SPILL_FILES, block_disk_bytes, table_disk_bytes
 from pmflib.planning.task_counts import MapTasks
+from pmflib.planning.trait_stages import (
+    list_score_ns,
+    list_states,
+    plan_choice,
+    plan_memory,
+    plan_trait_fit,
+    refuse_traits,
+)
 from pmflib.running.grouping import COUNTING_COARSENESS
+from pmflib.running.memory_plan import MemoryPlan
 from pmflib.running.task_plans import plan_tasks
-from pmflib.running.worker_memory import OWN_BYTES
+from pmflib.running.worker_memory import OWN_BYTES, find_least_limit
 
 ENTRY_BYTES = 3000
 """Bytes of a manifest entry, without the references of its inputs."""
@@ -35,14 +49,8 @@ REFERENCE_BYTES = 260
 """Bytes of a reference to an artefact in a list or an entry."""
 FIT_TABLES = 10
 """Tables of pairs that the client holds while it makes a first model."""
-JUDGED_SHARE = 0.5
-"""Seconds of scoring a sample, as a share of those of a pass."""
 JOB_BYTES, LEVEL_BYTES = 2000, 40
 """Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
-SAVED_BYTES = 2e8
-"""Bytes of tables and states that the client saves in a second."""
-PASS_SECONDS = 0.015
-"""Seconds of the client in a pass: the update, its checkpoint, progress."""
 ROOT_BYTES = 100
 """Length of the address of a store."""
 FIT_SECONDS = 2.0
@@ -61,13 +69,31 @@ class Planner(PlannedRun):
 
     def plan(self) -> list[StageCost]:
         """Costs of all stages, in order."""
-        return [
-            *self.plan_ingest(),
-            self.plan_counts(),
-            self.plan_start(),
-            self.plan_refine(),
-            self.plan_evaluate(),
-        ]
+        stages = [*self.plan_ingest(), self.plan_counts()]
+        if self.fit.has_classes:
+            stages += [self.plan_start(), self.plan_refine()]
+            if self.forest_memory is not None:
+                stages.append(plan_forests(self))
+        if self.fits_traits:
+            stages.append(plan_trait_fit(self))
+            if self.fit.has_classes:
+                stages.append(plan_choice(self))
+        return [*stages, self.plan_evaluate()]
+
+    @cached_property
+    def fits_traits(self) -> bool:
+        """Whether traits are fitted: where they are only compared, not if they would not fit in memory."""
+        return self.fit.traits is not None and refuse_traits(self) is None
+
+    @property
+    def least_memory(self) -> int:
+        """Least memory of a worker in which counting and passes fit, bytes; blocks are then read in each pass."""
+        plans = [self.counting_memory]
+        if self.fit.has_classes:
+            plans.append(self.refine_memory)
+        if self.fits_traits:
+            plans.append(plan_memory(self))
+        return max(map(find_least_limit, plans))
 
     def plan_ingest(self) -> tuple[StageCost, StageCost]:
         """Read raw files, and sort their rows into samples."""
@@ -239,27 +265,13 @@ class Planner(PlannedRun):
             if name == "judge" and not part.n_rows:
                 continue
             works = listed[name == "judge"]
-            of_leaf = part.n_rows / tasks.leaves
-            work = self.map_blocks(tasks, of_leaf, of_leaf * cell_seconds * share)
             kept = self.keeps[name == "judge"]
-            # blocks, or references to them, are dealt to the workers once
-            dealt = replace(work, tasks=MapTasks(tasks.leaves, balance=tasks.balance))
-            decoding = of_leaf * log.row_bytes / self.speeds.block_bytes
-            if kept:
-                works.append(replace(dealt, leaf_seconds=decoding))
-                work = replace(
-                    work,
-                    leaf_seconds=work.leaf_seconds - decoding,
-                    leaf_read=0.0,
-                    leaf_requests=0.0,
-                )
-            else:
-                works.append(replace(dealt, leaf_seconds=0.0, leaf_read=0.0, leaf_requests=0.0))
+            dealt, work = self.hold_blocks(tasks, part, cell_seconds * share, is_kept=kept)
+            works.append(dealt)
             read += part.n_rows * block_disk_bytes(log) * (1 if kept else repeats)
             works.append(
                 replace(
                     work,
-                    sent_bytes=300.0,
                     result_bytes=result,
                     copied_bytes=model,
                     repeats=repeats,
@@ -297,7 +309,7 @@ class Planner(PlannedRun):
 
     def plan_evaluate(self) -> StageCost:
         """Hide answers of the test samples, and predict them."""
-        log, fit, speeds = self.log, self.fit, self.speeds
+        log, fit = self.log, self.fit
         test = self.gather(fit.train + fit.validation, fit.folds)
         if not test.n_rows:
             return StageCost("evaluate")
@@ -305,16 +317,31 @@ class Planner(PlannedRun):
         plan = plan_tasks([1] * len(test.costs), self.cluster.n_threads)
         tasks = MapTasks.of_plan(plan, None, 8 * log.levels, 0, 0)
         rows = test.n_rows / tasks.leaves
-        seconds = rows * log.variables * log.observed * fit.rank * fit.members
-        work = self.map_blocks(tasks, rows, seconds * speeds.evaluate_ns * 1e-9)
-        work = replace(work, copied_bytes=self.model_bytes, result_bytes=100 * log.variables)
-        return self.make_stage(
-            "evaluate",
-            [work],
-            read_bytes=rows * tasks.leaves * block_disk_bytes(log),
-            written_bytes=2000.0 * log.variables,
-            files=3,
-            client_seconds=0.1,
-            worker_memory=OWN_BYTES + self.em_memory.needed,
-            client_memory=self.client_bytes(self.em_memory),
-        )
+        cells = rows * log.variables * log.observed
+
+        def plan_model(cell_ns: float, n_states: int, memory: MemoryPlan) -> StageCost:
+            work = replace(
+                self.map_blocks(tasks, rows, cells * cell_ns * 1e-9),
+                copied_bytes=8 * (log.levels + 1) * n_states,
+                result_bytes=100 * log.variables,
+            )
+            return self.make_stage(
+                "evaluate",
+                [work],
+                read_bytes=test.n_rows * block_disk_bytes(log),
+                written_bytes=2000.0 * log.variables,
+                files=3,
+                client_seconds=0.1,
+                worker_memory=OWN_BYTES + memory.needed,
+                client_memory=self.client_bytes(memory),
+            )
+
+        found: list[StageCost] = []
+        if fit.has_classes:
+            n_states = fit.rank * fit.members
+            found += [plan_model(each, n_states, self.em_memory) for each in list_class_ns(self)]
+        if self.fits_traits and fit.traits is not None:
+            n_states = list_states(fit.traits)[-1]
+            memory = self.plan_states(n_states)
+            found += [plan_model(each, n_states, memory) for each in list_score_ns(self)]
+        return join_ends(found)

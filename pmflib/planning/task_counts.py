@@ -186,13 +186,14 @@ class FoldPart:
 
     Parameters
     ----------
-    n_rows, n_bytes, n_blocks
-        Samples, bytes of their blocks in memory, and blocks.
+    n_rows, n_observed, n_bytes, n_blocks
+        Samples, their observed cells, bytes of their blocks in memory, and blocks.
     costs, block_costs
         Cost of each group of blocks, and of each block.
     """
 
     n_rows: int
+    n_observed: int
     n_bytes: int
     n_blocks: int
     costs: tuple[int, ...]
@@ -219,6 +220,7 @@ def plan_folds(
     groups = group_blocks(mine, coarseness)
     return FoldPart(
         sum(block.n_rows for block in mine),
+        sum(block.n_observed for block in mine),
         sum(block.nbytes for block in mine),
         len(mine),
         tuple(weigh_blocks(group) for group in groups),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from pmflib.em.pass_tasks import choose_tasks
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.running.clients import count_threads
 from pmflib.running.grouping import group_blocks, weigh_blocks
@@ -48,15 +50,52 @@ def plan_fit_traits(
         Threads of the worker.
     """
     schema = samples.schema
-    scores = LevelScores.make(schema, np.zeros(schema.n_levels))
+    return plan_trait_memory(
+        LevelScores.make(schema, np.zeros(schema.n_levels)),
+        [weigh_blocks(group) for group in group_blocks(samples.blocks)],
+        samples.n_rows,
+        samples.n_observed,
+        dimensions=dimensions,
+        n_states=n_states,
+        n_threads=n_threads,
+        n_all_threads=count_threads(samples.client),
+    )
+
+
+def plan_trait_memory(
+    scores: LevelScores,
+    costs: Sequence[int],
+    n_rows: int,
+    n_observed: int,
+    *,
+    dimensions: int | Literal["auto"] = "auto",
+    n_states: int | Literal["auto"] = "auto",
+    n_threads: int = 1,
+    n_all_threads: int = 1,
+) -> MemoryPlan:
+    """Plan the same from sizes alone.
+
+    Parameters
+    ----------
+    scores
+        Directions of the variables; counts have no part in it.
+    costs
+        Cost of each group of blocks, as `pmflib.running.grouping.weigh_blocks` has it; there may be none.
+    n_rows, n_observed
+        Samples, and their observed cells.
+    dimensions, n_states, n_threads
+        As for `plan_fit_traits`.
+    n_all_threads
+        Threads of all workers.
+    """
+    n_levels = scores.log_marginals.size
     # two biases of people come on top
     n_traits = 2 + (DIMENSIONS[-1] if dimensions == "auto" else dimensions)
     most_states = STATES[-1] if n_states == "auto" else n_states
     sums = count_sum_bytes(scores, n_traits)
-    costs = [weigh_blocks(group) for group in group_blocks(samples.blocks)] or [0]
-    n_held = plan_tasks(costs, count_threads(samples.client), sums).n_held
-    mean_cells = samples.n_observed // max(samples.n_rows, 1) + 1
-    drawn = min(samples.n_observed, max(CHOICE_CELLS, most_states * mean_cells))
+    n_held = plan_tasks(costs or [0], choose_tasks(costs, n_all_threads), sums).n_held
+    mean_cells = n_observed // max(n_rows, 1) + 1
+    drawn = min(n_observed, max(CHOICE_CELLS, most_states * mean_cells))
     n_tried = len(PASSES) * (len(DIMENSIONS) + 2)
     # levels held out, logarithms of their probabilities under all settings, and the probabilities themselves
     chosen = round(HELD_OUT_SHARE * drawn) * 8 * (n_tried + 3) + 3 * 8 * BATCH_NUMBERS
@@ -66,14 +105,12 @@ def plan_fit_traits(
             f"sums of a pass, up to {n_held} to merge by each thread": n_threads * n_held * sums,
             "sample blocks": n_threads * (4 * BLOCK_BYTES + PART_BYTES * PART_CELLS),
             "people who are drawn": n_threads * 2 * CELL_BYTES * drawn,
-            f"parameters of {schema.n_levels} levels x {n_traits} traits": 16
-            * schema.n_levels
-            * (n_traits + 1),
+            f"parameters of {n_levels} levels x {n_traits} traits": 16 * n_levels * (n_traits + 1),
         },
         'Merge levels, use fewer threads, raise cluster.memory_limit, or take model.method = "auto".',
         {
             "coefficients of all variables, before and after a pass": UPDATE_TABLES * sums,
             "the choice by held-out cells": 2 * CELL_BYTES * drawn + chosen,
-            f"factors of {most_states} states": 2 * 8 * schema.n_levels * most_states,
+            f"factors of {most_states} states": 2 * 8 * n_levels * most_states,
         },
     )

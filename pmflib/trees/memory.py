@@ -26,10 +26,10 @@ def are_modest(offsets: IntArray, rank: int) -> bool:
 
 def find_largest(offsets: IntArray, rank: int) -> int:
     """Size of the larger of a forest's tables and of the counts of a state's pairs, bytes, whatever the forest."""
-    return max(_measure_tables(offsets, rank), 8 * int(offsets[-1]) ** 2)
+    return max(measure_tables(offsets, rank), 8 * int(offsets[-1]) ** 2)
 
 
-def _measure_tables(offsets: IntArray, rank: int) -> int:
+def measure_tables(offsets: IntArray, rank: int) -> int:
     """Largest size of the tables of forests: every variable may have the parent of most levels."""
     return 8 * rank * int(offsets[-1]) * int(np.diff(offsets).max())
 
@@ -52,7 +52,7 @@ def plan_trees(
     n_held
         Most results that a task holds at once: `TaskPlan.n_held` of a pass.
     """
-    n_levels, table = int(offsets[-1]), _measure_tables(offsets, rank)
+    n_levels, table = int(offsets[-1]), measure_tables(offsets, rank)
     pairs = 8 * min(rank, choose_states(n_levels)) * n_levels**2
     parameters = f"tables of forests of {n_levels} levels x rank {rank}"
     return MemoryPlan(

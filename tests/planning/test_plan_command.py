@@ -48,12 +48,13 @@ def test_plan__packed_and_long(tmp_path):
         '[model]\nrank = "auto"\n'
     )
     config = load_config(tmp_path / "pipeline.toml")
-    log, _ = measure_log(config, Schema.load(tmp_path / "schema.json"), {})
+    schema = Schema.load(tmp_path / "schema.json")
+    log, _ = measure_log(config, schema, {})
     assert log.cut == "not"
     assert log.samples == pytest.approx(log.rows / 3, rel=0.01)
     assert log.observed == pytest.approx(0.75, rel=0.01)
     assert with_samples(log, log.rows).observed == 0.25
-    fit, notes = measure_fit(config, {})
+    fit, notes = measure_fit(config, schema, {})
     assert (fit.rank, fit.runs) == (20, 4)
     assert any("rank" in note for note in notes)
 
@@ -70,7 +71,7 @@ def test_plan__last_run_says_it_exactly(wide):
     assert log.rows == 4000
     assert log.observed_cells == pytest.approx(last["rows"]["observed"], rel=1e-9)
     assert "last run" in notes[0]
-    fit, _ = measure_fit(config, last["model"])
+    fit, _ = measure_fit(config, Schema.load(wide.parent / "schema.json"), last)
     assert fit.passes == last["model"]["passes"]
     # files that have grown have more rows
     (wide.parent / "c.csv").write_bytes((wide.parent / "b.csv").read_bytes())

@@ -127,20 +127,3 @@ def test_show_bytes_and_seconds():
     assert [show_bytes(n) for n in (0, 999, 3.8e11, 5.5e12)] == ["0 B", "999 B", "380 GB", "5.5 TB"]
     shown = [show_seconds(n) for n in (0.123, 42, 420, 12_600, 181_440)]
     assert shown == ["0.12 s", "42 s", "7 min", "3.5 h", "2.1 days"]
-
-
-def test_describe__says_what_traits_take_on_top():
-    assert not any(each.startswith("traits") for each in plan(10**8, 16).describe())
-    found = {
-        (traits, workers): next(
-            each
-            for each in plan(10**8, workers, fit=FitSize(20, traits=traits)).describe()
-            if each.startswith("traits: not in the table")
-        )
-        for traits in ("compared", "alone")
-        for workers in (16, 160)
-    }
-    # 14 of 16 folds of 2.7e9 cells, 8 passes of .4 microseconds
-    assert "take 8 min to" in found["compared", 16]
-    assert "take 47 s to" in found["compared", 160]
-    assert found["alone", 16] == found["compared", 16] + "; fit and refine are not run"
