@@ -73,7 +73,7 @@ class Speeds:
     count_share: float = 0.6
     em_ns: float = 0.1
     evaluate_ns: float = 4.5
-    trait_ns: float = 400.0
+    trait_ns: float = 500.0
     tree_ns: float = 5.0
     tree_gap_ns: float = 120.0
     pair_ns: float = 1.0
