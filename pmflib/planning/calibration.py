@@ -12,8 +12,10 @@ import numpy as np
 
 from pmflib.blocks import DenseBlock
 from pmflib.counting.kernel_choice import COMPILE_NS
+from pmflib.counting.pair_counts import count_pairs
 from pmflib.counting.stored_pairs import count_group
 from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.fitting.auto_method import SETTINGS, run_auto
 from pmflib.hashing import mix_hashes
 from pmflib.model import JointPMF
 from pmflib.model.evaluation import choose_hidden, score_hidden
@@ -38,13 +40,13 @@ N_PEOPLE = 1 << 14
 
 
 def measure_speeds(speeds: Speeds) -> Speeds:
-    """Measure the speeds of a core of this machine: reading, sorting, blocks, counting, passes, traits, predictions.
+    """Measure the speeds of a core of this machine: reading, sorting, blocks, counting, fits, passes, predictions.
 
     Parameters
     ----------
     speeds
-        Gives the speeds that are not measured here: those of the scheduler, the network and the storage, and of what
-        takes longer to measure: forests, and a first model.
+        Gives the speeds that are not measured here: those of the scheduler, the network and the storage, and of
+        forests, which take longer to measure.
 
     Returns
     -------
@@ -77,6 +79,8 @@ def measure_speeds(speeds: Speeds) -> Speeds:
     planner = Planner(log, FitSize(RANK), ClusterSize(1), replace(speeds, count_share=1.0))
     logs = take_logs(prior, factors)
     cells = float(np.count_nonzero(codes >= 0))
+    counts = count_pairs(codes[:N_READ], schema)
+    fitting = _time(lambda: run_auto(counts, RANK, np.random.default_rng(0)))
     passing = _time(lambda: em_statistics(loaded[0], offsets, *logs))
     scores = LevelScores.make(schema, np.zeros(schema.n_levels))
     biased = PassModel(scores, Coefficients.draw(scores, 0, rng).values)
@@ -93,6 +97,7 @@ def measure_speeds(speeds: Speeds) -> Speeds:
         sort_bytes=sort_bytes,
         block_bytes=sum(block.nbytes for block in blocks) / decoding,
         count_share=counting / (N_ROWS * planner.count_row_seconds()),
+        fit_ns=fitting / SETTINGS.plan_work(schema.n_levels, RANK) * 1e9,
         em_ns=passing / cells / RANK * 1e9,
         trait_ns=of_people / np.count_nonzero(people.codes >= 0) * 1e9,
         evaluate_ns=predicting / np.count_nonzero(few >= 0) / RANK * 1e9,

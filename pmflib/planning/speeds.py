@@ -38,7 +38,8 @@ class Speeds:
     pair_ns
         Nanoseconds of counting a pair of observed cells by its weight in a latent state.
     fit_ns
-        Nanoseconds of an update of the first model for a pair of levels and a latent state, on the client.
+        Nanoseconds of a first model for each unit of its work, on the client: `AutoSettings.plan_work` counts the most
+        there can be, and most fits converge before.
     table_bytes
         Bytes of a table of pairs that the client looks through in a second, for the cells that are not zero.
     task_seconds
@@ -77,7 +78,7 @@ class Speeds:
     tree_ns: float = 5.0
     tree_gap_ns: float = 120.0
     pair_ns: float = 1.0
-    fit_ns: float = 30.0
+    fit_ns: float = 1.5
     table_bytes: float = 1e9
     task_seconds: float = 4.5e-4
     map_seconds: float = 2.5e-3

@@ -53,7 +53,7 @@ JOB_BYTES, LEVEL_BYTES = 2000, 40
 """Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
 ROOT_BYTES = 100
 """Length of the address of a store."""
-FIT_SECONDS = 2.0
+FIT_SECONDS = 0.5
 """Seconds of a first model, however small."""
 
 
