@@ -47,6 +47,7 @@ def draw_gains(scenario, sizes, n_seeds):
     return np.array(gains)
 
 
+@pytest.mark.slow
 def test_aggregate__order_helps_where_labels_are_few():
     gains = draw_gains("order", (150, 30, 5, 3), 24)
     mean, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / 24**0.5

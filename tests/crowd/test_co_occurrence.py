@@ -77,6 +77,7 @@ def test_co_occurrences__end_point_is_chosen_by_the_labels():
     assert max(wrong) < count_wrong(aggregate(log, "majority"), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["code", "text"])
 @pytest.mark.parametrize("method", ["robust", "designated"])
 def test_co_occurrences__passes_end_where_those_from_the_truth_do(method, version):
@@ -91,6 +92,7 @@ def test_co_occurrences__passes_end_where_those_from_the_truth_do(method, versio
     assert crowd.measure(alone.prior, alone.confusion) <= 5 * gap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["code", "text"])
 def test_co_occurrences__exact_pairs_give_the_centre_of_what_they_allow(version):
     # a corner of the rotations that exact pairs allow has several times the error of their mean

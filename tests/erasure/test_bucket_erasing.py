@@ -69,6 +69,7 @@ def test_erase__from_a_bucket(bucket, tmp_path, monkeypatch):
     assert equal_counts((on_disk, on_disk.last()[1]), (there, there.run()[1]))
 
 
+@pytest.mark.slow
 def test_erase__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monkeypatch):
     first = run_nights(Pipeline(tmp_path / "first", "long"))
     count = Store(f"s3://{bucket}/count")

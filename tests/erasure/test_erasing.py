@@ -148,6 +148,7 @@ def test_erase__equals_a_store_that_never_saw_them(tmp_path, layout):
     check_nights(tmp_path, layout, 3, 3)
 
 
+@pytest.mark.slow
 def test_erase__from_a_file_in_pieces(tmp_path, monkeypatch):
     pipeline, gone = Pipeline(tmp_path / "pipeline", "timed"), {"s1", "s2"}
     (pipeline.data / "a.csv").write_text(draw_file(np.random.default_rng(4), "timed", 50))

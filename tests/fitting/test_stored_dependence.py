@@ -96,6 +96,7 @@ def test_fit_em__forests_of_stored_samples_same_bits_on_workers(thread_client, s
     assert same_fit(alone, mapped)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_in_memory")
 def test_fit_em__forests_continue_from_a_checkpoint(split, tmp_path):
     class Stop(Exception):

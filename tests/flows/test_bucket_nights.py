@@ -32,6 +32,7 @@ def run_three(nights, tmp_path=None, monkeypatch=None):
     return [*found, nights.run()]
 
 
+@pytest.mark.slow
 def test_run__same_bits_as_on_a_disk(bucket, tmp_path, monkeypatch):
     on_disk = Nights(tmp_path / "disk", make_movies(6), monkeypatch)
     expected = run_three(on_disk)

@@ -97,6 +97,7 @@ def test_run__on_workers_with_mirrors_of_their_own(cluster, mirrors, bucket, tmp
         assert any((mirror / "spill").iterdir())
 
 
+@pytest.mark.slow
 def test_score_and_labels__what_workers_write_reaches_the_stage(
     cluster, bucket, tmp_path, monkeypatch
 ):

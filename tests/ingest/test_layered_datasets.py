@@ -156,6 +156,7 @@ def test_build_upon__costs_what_has_changed(tmp_path, monkeypatch):
     assert second.inputs["base"] == first.reference
 
 
+@pytest.mark.slow
 def test_build_upon__worn_partitions_are_written_again(tmp_path):
     config, store = configure(tmp_path, "long"), Store(tmp_path / "store")
     (tmp_path / "data").mkdir()

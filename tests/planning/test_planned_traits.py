@@ -83,6 +83,7 @@ def test_plan__counts_the_tasks_of_a_run_with_traits(
     assert any("the last run has chosen" in note for note in notes_after)
 
 
+@pytest.mark.slow
 def test_plan__memory_of_traits_is_what_a_run_checks_and_more_than_it_takes(tmp_path):
     config = write_log(tmp_path, "traits", 20)
     run_counted(config, 1)

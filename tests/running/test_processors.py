@@ -52,6 +52,7 @@ def run(program: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names x86 features")
 @pytest.mark.parametrize(("features", "widest"), [(SSE2, "narrow"), (AVX2, "ymm")])
 def test_vector_code__narrower_processor(features: str, widest: str) -> None:

@@ -93,6 +93,7 @@ def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
     assert list_content(back) == list_content(here)
 
 
+@pytest.mark.slow
 def test_copy_store__to_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
     here = Store(tmp_path / "here")
     run_nights(here, nights=2)
@@ -190,6 +191,7 @@ def test_collect__in_a_bucket_is_alone(there):
         assert collect(there, 1).artefacts == {}
 
 
+@pytest.mark.slow
 def test_collect__in_a_bucket_is_stopped_anywhere(tmp_path, bucket, monkeypatch):
     here = Store(tmp_path / "here")
     run_nights(here, nights=2)

@@ -120,6 +120,7 @@ def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, me
         assert summary_of(config, found)["passes"] == expected.n_passes
 
 
+@pytest.mark.slow
 def test_worker_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers):
     table = read_labels(log)
     expected = count_worker_pairs(table.block, 9, K)
@@ -187,6 +188,7 @@ def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
         np.testing.assert_allclose(sums, 1)
 
 
+@pytest.mark.slow
 def test_crowd_model__goes_on_where_it_was_interrupted(crowd, workers, monkeypatch):
     config = choose(crowd, "symnmf", path="first")
     found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
