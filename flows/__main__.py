@@ -1,10 +1,9 @@
 """Entry point of the command ``pmf``: what can go wrong before the command line is there is one line."""
 
 import atexit
-import signal
 import sys
 
-from flows.interruptions import is_interruption, pass_one
+from flows.interruptions import ignore_signals, is_interruption, pass_signals
 
 READING_SECONDS = 10.0
 """Longest wait at the end of the process for the thread in which Zarr reads, seconds."""
@@ -14,7 +13,7 @@ def main() -> None:
     """Load the command line and run it: the process ends with it."""
     # the first to be registered is the last to be called: from there on Python takes itself apart, and a signal would
     # take the place of the exit code
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    atexit.register(ignore_signals)
     try:
         try:
             from flows import cli
@@ -35,8 +34,7 @@ def main() -> None:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     finally:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, pass_one)
+        pass_signals()
         # the last to be registered is the first to be called: before Zarr's own
         atexit.register(_stop_reading)
 

@@ -89,6 +89,9 @@ def show_options(
     """Name the options that `main` takes from the command before anything else is read."""
 
 
+INTERRUPTED = 130
+"""What typer returns after an interruption: the exit code of one."""
+
 # typer does not export the base of all errors of usage
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -128,14 +131,16 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(141)
     except Exception as error:
-        if debug or is_interruption(error):
+        if is_interruption(error):
+            ending = INTERRUPTED
+        elif debug:
             raise
-        _refuse(*_explain(error))
-    # the exit code of typer after an interruption
-    if ending == 130:
+        else:
+            _refuse(*_explain(error))
+    if ending == INTERRUPTED:
         # reads and writes that were under way are given up: that is what an interruption is
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        word, code = ("terminated", 143) if terminations else ("interrupted", 130)
+        word, code = ("terminated", 143) if terminations else ("interrupted", INTERRUPTED)
         _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
     sys.exit(ending if isinstance(ending, int) else 0)
 

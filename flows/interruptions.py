@@ -1,7 +1,9 @@
-"""Interruptions that come before a command works, and after it has ended."""
+"""Interruptions that come where a class is being made, and after a command has ended."""
 
 import signal
 from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_interruption(error: BaseException | None) -> bool:
@@ -11,6 +13,19 @@ def is_interruption(error: BaseException | None) -> bool:
     return error is not None
 
 
-def pass_one(number: int, _: FrameType | None) -> None:
-    """Let an interruption pass where the command has ended already; a second one breaks a wait for its threads."""
+def pass_signals() -> None:
+    """Let one signal of each kind pass, for the command has ended: a second one breaks a wait for its threads."""
+    for number in SIGNALS:
+        # what the system does with a signal, or a shell has it ignored, stays
+        if callable(signal.getsignal(number)):
+            signal.signal(number, _pass_one)
+
+
+def ignore_signals() -> None:
+    """Let all signals pass."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _pass_one(number: int, _: FrameType | None) -> None:
     signal.signal(number, signal.default_int_handler)

@@ -236,7 +236,7 @@ class TreePMF(JointPMF):
 
     def weigh_combinations(self, places: Sequence[int], combinations: IntArray) -> FloatArray:
         """Probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
-        codes = np.full((len(combinations), self.schema.n_variables), -1, np.int16)
+        codes = np.full((len(combinations), self.schema.n_variables), -1, np.int32)
         codes[:, list(places)] = combinations
         return np.exp(self.log_prob(codes))
 

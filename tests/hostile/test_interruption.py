@@ -68,16 +68,17 @@ def test_pmf__interrupted_while_it_loads(seconds, tmp_path):
 
 
 INTERRUPTED_CLASS = """
-import sys
+import os, sys
 from flows import __main__, cli
 
 class Interrupted:
     def __set_name__(self, owner, name):
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
 
 def load(words, standalone_mode):
     type("Owner", (), {"field": Interrupted()})
 
+number = int(sys.argv.pop())
 if sys.argv.pop() == "imported":
     cli.main = lambda: load([], False)
 else:
@@ -87,11 +88,23 @@ __main__.main()
 """A command that is interrupted where a class is being made, which Python 3.11 reports as another error."""
 
 
-@pytest.mark.parametrize("where", ["imported", "called"])
-def test_main__interrupted_where_a_class_is_made(where, tmp_path):
-    done = run_program(INTERRUPTED_CLASS, tmp_path, where)
-    said = "interrupted: the same command goes on from here\n"
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+@pytest.mark.parametrize(
+    ("where", "number", "code", "said"),
+    [
+        ("imported", signal.SIGINT, 130, "interrupted: the same command goes on from here"),
+        (
+            *("called", signal.SIGINT, 130),
+            "interrupted: the store is valid; the same command goes on from here",
+        ),
+        (
+            *("called", signal.SIGTERM, 143),
+            "terminated: the store is valid; the same command goes on from here",
+        ),
+    ],
+)
+def test_main__interrupted_where_a_class_is_made(where, number, code, said, tmp_path):
+    done = run_program(INTERRUPTED_CLASS, tmp_path, where, str(int(number)))
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"{said}\n")
 
 
 LATE_INTERRUPTION = """
@@ -99,9 +112,9 @@ import os, signal, sys, threading, weakref
 from flows import __main__, cli
 
 def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), number)
 
-def end():
+def call(words, standalone_mode):
     if where == "waiting":
         ending = threading.main_thread()
         threading.Thread(target=lambda: (ending.join(0.1), interrupt())).start()
@@ -115,14 +128,15 @@ class Kept:
     def __del__(self):
         self.interrupt()
 
-where = sys.argv.pop()
-cli.main = end
+number, where = int(sys.argv.pop()), sys.argv.pop()
+cli.app = call
 __main__.main()
 """
 """A command that has ended with code 3, and is interrupted while Python waits for threads or takes itself apart."""
 
 
 @pytest.mark.parametrize("where", ["waiting", "dismantling"])
-def test_main__interrupted_after_its_end_keeps_its_code(where, tmp_path):
-    done = run_program(LATE_INTERRUPTION, tmp_path, where)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_main__interrupted_after_its_end_keeps_its_code(where, number, tmp_path):
+    done = run_program(LATE_INTERRUPTION, tmp_path, where, str(int(number)))
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
