@@ -108,7 +108,7 @@ def test_main__interrupted_where_a_class_is_made(where, number, code, said, tmp_
 
 
 LATE_INTERRUPTION = """
-import os, signal, sys, threading, weakref
+import os, sys, threading
 from flows import __main__, cli
 
 def interrupt():
