@@ -26,11 +26,10 @@ from pmflib.store.file_digests import PLACE_DIGITS, find_changes, write_list
 from pmflib.store.leases import drop_leases, find_held, hold_lease, list_leases
 from pmflib.store.mirrors import LIST_FILE, Mirror, open_mirror
 from pmflib.store.sealed_json import seal, unseal
+from pmflib.store.work_folders import KIND_FILE, claim_work
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
-KIND_FILE = ".kind"
-"""File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
 _KIND = re.compile(r"[a-z][a-z-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -341,30 +340,30 @@ class Store:
         The manifest entry.
         """
         identity = identify(kind, inputs, options, version)
-        work = self.root / "work" / identity
         if (found := self.find(identity)) is not None:
             return found
+
+        def resume() -> None:
+            if self._mirror is not None:
+                self._mirror.resume_work(identity, KIND_FILE)
+
         with refuse_unwritable(self.root), hold_lease(self, f"build of {kind}"):
-            tmp = self.root / "tmp" / mark_draft(kind)
             if self._mirror is not None:
                 self._mirror.make()
-                self._mirror.resume_work(identity, KIND_FILE)
-            for folder in (tmp, work):
-                make_folder(folder)
-            if not (work / KIND_FILE).exists():
-                (work / KIND_FILE).write_text(kind, "utf-8")
-            try:
-                summary = dict(write(tmp, work))
-                digest = write_list(tmp)
-                reference = Reference(kind, identity, digest)
-                self.publish(tmp, reference)
-            finally:
-                shutil.rmtree(tmp, ignore_errors=True)
-            entry = Entry(reference, dict(inputs), dict(options), version, summary)
-            self._record(entry)
-            if self._mirror is not None:
-                self._mirror.drop_work(identity)
-        shutil.rmtree(work, ignore_errors=True)
+            tmp = self.root / "tmp" / mark_draft(kind)
+            with claim_work(self.root, identity, kind, resume) as work:
+                make_folder(tmp)
+                try:
+                    summary = dict(write(tmp, work))
+                    digest = write_list(tmp)
+                    reference = Reference(kind, identity, digest)
+                    self.publish(tmp, reference)
+                finally:
+                    shutil.rmtree(tmp, ignore_errors=True)
+                entry = Entry(reference, dict(inputs), dict(options), version, summary)
+                self._record(entry)
+                if self._mirror is not None:
+                    self._mirror.drop_work(identity)
         return entry
 
     def enter_again(self, entry: Entry) -> Entry:

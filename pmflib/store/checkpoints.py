@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pmflib.objects.local_folder import replace_file
 from pmflib.objects.private_files import make_folder
-from pmflib.store.artefacts import KIND_FILE
 from pmflib.store.mirrors import find_mirror_of_work
+from pmflib.store.work_folders import KIND_FILE
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pmflib.store.artefacts import KIND_FILE, Store
+from pmflib.store.artefacts import Store
+from pmflib.store.work_folders import KIND_FILE
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from pmflib.errors import StoreError, UnreachableStoreError
 from pmflib.objects.bucket import Bucket
-from pmflib.store.artefacts import KIND_FILE, Store
+from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.copying import copy_store
 from pmflib.store.erasures import list_erased
@@ -17,6 +17,7 @@ from pmflib.store.retention import is_needed, list_collected_runs
 from pmflib.store.run_records import COLLECTIONS, find_live, list_records
 from pmflib.store.unfinished import list_unfinished
 from pmflib.store.verification import verify_store
+from pmflib.store.work_folders import KIND_FILE
 from tests.object_store import forget_mirror, read_bucket
 from tests.store.test_collection import build, record, run_nights
 from tests.store.test_copying import erase, fill
