@@ -63,7 +63,7 @@ def score(
         layers, show = list_layers(store, dataset), partial(report, "score")
         with open_workers(config, address) as (client, _):
             n_samples, measures = score_stored(client, layers, scorer, claim_parts(work), show)
-        publish_folder(work, folder)
+        publish_folder(work, folder, n_samples)
         return {"samples": n_samples, "targets": list(wanted.targets), "measures": measures}
 
     return build_artefact(

@@ -83,7 +83,7 @@ def score_files(
                 threads=cluster.workers,
                 on_piece=partial(report, "score"),
             )
-        publish_folder(work, folder)
+        publish_folder(work, folder, account["samples"])
         account["files_skipped"] |= skipped
         return account
 

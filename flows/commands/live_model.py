@@ -147,7 +147,7 @@ def _score_live(
         if questions:
             join_files(place, output)
         else:
-            answer |= publish_parts(place, output)
+            answer |= publish_parts(place, output, entry.summary["samples"])
         answer["output"] = str(output)
     return answer
 

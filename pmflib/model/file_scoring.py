@@ -241,7 +241,8 @@ def score_file(
     else:
         more: dict[str, Any] = {"columns": columns, "on_piece": on_piece}
         account = score_sources(None, sources, config, SchemaConfig(), scorer, folder, **more)
-    account = {"output": str(output), **account, **publish_parts(folder, output)}
+    places = publish_parts(folder, output, account["samples"])
+    account = {"output": str(output), **account, **places}
     if notes:
         account["notes"] = notes
     files = mark_files(output)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pmflib.errors import ConfigError
+from pmflib.errors import ConfigError, StoreError
 
 PARTS = "parts"
 """Folder of parts among the checkpoints of an artefact."""
@@ -17,13 +17,15 @@ RECORD = "_scores.json"
 """What a folder of parts was made of, and its account of rows once it is whole."""
 
 
-def publish_parts(folder: Path, output: Path) -> dict[str, str]:
+def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
     """Put parts where a person wants them: into one file, or into a folder of their own.
 
     Parameters
     ----------
     folder
         Parts, and their quarantine.
+    n_samples
+        As for `check_parts`.
     output
         File .csv or .parquet; or a folder, which may be the same. Predictions that are there are replaced.
 
@@ -35,10 +37,13 @@ def publish_parts(folder: Path, output: Path) -> dict[str, str]:
     ------
     ConfigError
         If the folder holds something else than predictions.
+    StoreError
+        If the parts are not those of all samples.
     """
     from pmflib.model.score_parts import QUARANTINE_FOLDER
     from pmflib.table_files import join_files
 
+    check_parts(folder, n_samples)
     rejected = folder / QUARANTINE_FOLDER
     if output.suffix.lower() in (".csv", ".parquet"):
         join_files(folder, output)
@@ -127,10 +132,42 @@ def claim_parts(work: Path) -> Path:
     return folder
 
 
-def publish_folder(work: Path, folder: Path) -> None:
-    """Move finished parts, and what is beside them, into the folder of the artefact."""
+def publish_folder(work: Path, folder: Path, n_samples: int) -> None:
+    """Move finished parts, and what is beside them, into the folder of the artefact.
+
+    Raises
+    ------
+    StoreError
+        If the parts are not those of all samples: see `check_parts`.
+    """
+    check_parts(work / PARTS, n_samples)
     for path in sorted((work / PARTS).iterdir()):
         path.rename(folder / path.name)
+
+
+def check_parts(folder: Path, n_samples: int) -> None:
+    """See that parts hold a row for each sample, by their metadata: none is lost, whatever happened to the files.
+
+    Parameters
+    ----------
+    folder
+        The parts.
+    n_samples
+        Number of samples that were scored.
+
+    Raises
+    ------
+    StoreError
+        If they do not.
+    """
+    import pyarrow.parquet as pq
+
+    found = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+    if found != n_samples:
+        raise StoreError(
+            f"predictions in {str(folder)!r} have {found} rows for {n_samples} samples that were scored: something "
+            "else wrote or deleted files there meanwhile; delete the folder, and run again"
+        )
 
 
 def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:

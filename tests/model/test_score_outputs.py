@@ -1,0 +1,34 @@
+"""Predictions are published only if they are those of all samples."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.errors import StoreError
+from pmflib.model.score_outputs import claim_parts, publish_folder, publish_parts
+
+
+def write_parts(folder, *sizes):
+    for place, size in enumerate(sizes):
+        pq.write_table(pa.table({"row": range(size)}), folder / f"part-{place:05}.parquet")
+
+
+def test_publish_folder__part_that_another_took_away(tmp_path):
+    write_parts(claim_parts(tmp_path), 3, 4, 5)
+    (tmp_path / "parts" / "part-00001.parquet").unlink()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match="8 rows for 12 samples"):
+        publish_folder(tmp_path, tmp_path / "folder", 12)
+    assert list((tmp_path / "folder").iterdir()) == []
+    write_parts(claim_parts(tmp_path), 3, 4, 5)
+    publish_folder(tmp_path, tmp_path / "folder", 12)
+    assert len(list((tmp_path / "folder").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out"])
+def test_publish_parts__part_that_another_took_away(name, tmp_path):
+    (tmp_path / "parts").mkdir()
+    write_parts(tmp_path / "parts", 3, 4)
+    with pytest.raises(StoreError, match="7 rows for 12 samples"):
+        publish_parts(tmp_path / "parts", tmp_path / name, 12)
+    assert not (tmp_path / name).exists()
