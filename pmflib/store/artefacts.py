@@ -363,7 +363,7 @@ class Store:
                 entry = Entry(reference, dict(inputs), dict(options), version, summary)
                 self._record(entry)
                 if self._mirror is not None:
-                    self._mirror.drop_work(identity)
+                    self._mirror.drop_work(work)
         return entry
 
     def enter_again(self, entry: Entry) -> Entry:
@@ -403,24 +403,28 @@ class Store:
             *(self.root / "manifest").glob(".*"),
             *(self.root / "runs").glob("*/.*"),
         ]
+        # what workers have handed in to a stage
+        handed = self.objects.list_folders("tmp") if self.is_bucket else []
         # after the drafts: a lease is there before its drafts and until they are gone
         alive = {lease.holder for lease in list_leases(self) if lease.is_alive}
         dropped = 0
         for path in drafts:
-            holder = find_holder(path.name)
-            if holder is None or holder in alive:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-            dropped += 1
+            if _is_left(path.name, alive):
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+                dropped += 1
+        for name in handed:
+            if _is_left(name, alive):
+                found = self.objects.list_objects(f"tmp/{name}")
+                self.objects.delete([facts.name for facts in found])
         for identity in sorted(path.name for path in (self.root / "work").iterdir()):
             # a run that was killed between the manifest entry and its last line left them
             with suppress(StoreError):
                 if self._find(identity) is not None:
                     if self._mirror is not None:
-                        self._mirror.drop_work(identity)
+                        self._mirror.drop_work(self.root / "work" / identity)
                     shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
         drop_leases(self)
         return dropped
@@ -457,6 +461,12 @@ class Store:
 
     def _record(self, entry: Entry) -> None:
         self.objects.put(f"manifest/{entry.reference.identity}.json", seal(entry.to_json()))
+
+
+def _is_left(draft: str, alive: set[str]) -> bool:
+    """Whether something is a draft, and of no process that holds a lease."""
+    holder = find_holder(draft)
+    return holder is not None and holder not in alive
 
 
 def identify(

@@ -295,7 +295,8 @@ def drop_unfinished(store: Store) -> None:
         else:
             path.unlink()
     if store.is_bucket:
-        store.objects.delete([facts.name for facts in store.objects.list_objects("work")])
+        for name in ("work", "tmp"):
+            store.objects.delete([facts.name for facts in store.objects.list_objects(name)])
     for place in list_orphans(list_places(store), store.entries(), None):
         drop_place(store, place.name, Amount())
     # pages show rows that did not fit

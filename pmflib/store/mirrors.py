@@ -260,13 +260,19 @@ class Mirror:
 
         call_in_parallel(upload, sorted(waiting))
 
-    def drop_work(self, identity: str) -> None:
-        """Delete the checkpoints of work that is done, if there were any; folders of this machine stay."""
+    def drop_work(self, folder: Path) -> None:
+        """Delete the checkpoints of work that is done, if there were any; folders of this machine stay.
+
+        Parameters
+        ----------
+        folder
+            The folder of checkpoints that the work had.
+        """
         with _lock:
-            self._waiting.pop(self.root / _WORK / identity, None)
-        if any((self.root / _WORK / identity).glob("[!.]*")):
+            self._waiting.pop(folder, None)
+        if any(folder.glob("[!.]*")):
             self.objects.delete(
-                [facts.name for facts in self.objects.list_objects(f"{_WORK}/{identity}")]
+                [facts.name for facts in self.objects.list_objects(self.place(folder))]
             )
 
     def _make_room(self, n_bytes: int) -> None:

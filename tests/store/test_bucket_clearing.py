@@ -223,12 +223,15 @@ def test_copy_store__erasure_is_carried_over_to_a_bucket(tmp_path, there):
     fill(here)
     copy_store(here, there)
     there.objects.put(f"work/{'1' * 64}/{KIND_FILE}", b"counts")
+    there.objects.put(f"tmp/labels-{'a' * 32}-{'b' * 8}/part-00000.parquet", b"of a killed run")
     doomed = [entry for entry in here.entries() if entry.reference.kind == "counts"][:1]
     erase(here, doomed)
     found = copy_store(here, there)
     assert {kind: each.number for kind, each in found.removed.items()} == {"counts": 1}
     assert not [
-        n for n in read_bucket(there.address) if n.startswith((doomed[0].reference.path, "work/"))
+        n
+        for n in read_bucket(there.address)
+        if n.startswith((doomed[0].reference.path, "work/", "tmp/"))
     ]
     assert not (there.root / doomed[0].reference.path).exists()
     assert list_problems(there) == set()

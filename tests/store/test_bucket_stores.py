@@ -10,11 +10,13 @@ import pytest
 
 from pmflib.errors import StoreError
 from pmflib.objects.bucket import Bucket
+from pmflib.objects.drafts import mark_draft
 from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import load_arrays, save_arrays
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
+from pmflib.store.handed_files import gather_in, hand_in
 from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.mirror_room import drop_unused
 from pmflib.store.mirrors import UPLOAD_SECONDS, find_place, name_for_workers
@@ -220,6 +222,49 @@ def test_checkpoints__go_on_elsewhere_and_are_gone_when_it_is_done(address, monk
     build(there, writer=go_on)
     assert there.objects.list_objects("work") == []
     assert list_unfinished(there) == []
+
+
+def test_build__two_at_once_do_not_take_what_workers_handed_in_from_each_other(address):
+    store = Store(address)
+
+    def hand_over(work):
+        path = work / "parts" / "one"
+        path.parent.mkdir()
+        path.write_bytes(b"1")
+        hand_in(path)
+        # a worker elsewhere wrote it: it is not here
+        path.unlink()
+        return path.parent
+
+    def write_second(folder, work):
+        gather_in(hand_over(work))
+        return write(folder, work)
+
+    def write_first(folder, work):
+        parts = hand_over(work)
+        build(store, writer=write_second)
+        gather_in(parts)
+        assert (parts / "one").read_bytes() == b"1"
+        return write(folder, work)
+
+    build(store, writer=write_first)
+    assert {facts.name.split("/")[0] for facts in store.objects.list_objects("")} == {
+        "manifest",
+        "model",
+    }
+
+
+def test_drop_leftovers__what_was_handed_in_to_a_process_that_has_ended(address):
+    store = Store(address)
+    ended = f"labels-{'a' * 32}-{'b' * 8}"
+    for name in (ended, mark_draft("labels")):
+        store.objects.put(f"tmp/{name}/labels/part-00000.parquet", b"1")
+    with hold_lease(store, "run"):
+        store.drop_leftovers()
+        assert len(store.objects.list_folders("tmp")) == 1
+        assert ended not in store.objects.list_folders("tmp")
+    store.drop_leftovers()
+    assert store.objects.list_folders("tmp") == []
 
 
 def test_append_record__of_many_at_once_each_has_a_number(address):
