@@ -332,8 +332,8 @@ class Store:
             Version of the algorithm; raise it when the same inputs give other bits.
         write
             Called with an empty folder to fill, and a folder for checkpoints that outlives a killed run and is gone
-            once the artefact is published. Returns the summary. It must be deterministic: equal identity, equal
-            bytes, with checkpoints or without.
+            once the artefact is published; of runs that build it at once, each has its own. Returns the summary. It
+            must be deterministic: equal identity, equal bytes, with checkpoints or without.
 
         Returns
         -------
