@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def list_files(places=EVERYWHERE, suffixes=(".py", ".md", ".toml", ".sh")):
         )
 
 
+@cache
+def read_words(file):
+    """Text of a file without the words that are allowed, and its lines."""
+    written = file.read_text("utf-8")
+    text = ALLOWED.sub(lambda found: "\n" * found.group().count("\n"), written)
+    return text, written.splitlines()
+
+
 def find_words(pattern, places):
     has_capitals = re.search(r"[A-Z]", pattern) is not None
     search = re.compile(pattern, re.MULTILINE | (0 if has_capitals else re.IGNORECASE))
@@ -89,9 +98,7 @@ def find_words(pattern, places):
     for file in list_files(places):
         if file in apart:
             continue
-        written = file.read_text("utf-8")
-        text = ALLOWED.sub(lambda found: "\n" * found.group().count("\n"), written)
-        lines = written.splitlines()
+        text, lines = read_words(file)
         numbers = dict.fromkeys(text.count("\n", 0, found.end()) for found in search.finditer(text))
         for number in numbers:
             yield f"{file.relative_to(ROOT)}:{number + 1}: {lines[number].strip()[:100]}"

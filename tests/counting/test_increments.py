@@ -165,6 +165,7 @@ def change_dataset(replay, rng, partitions, superseded):
     return partitions, superseded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("cardinalities", [[5, 5], [1, 3, 1], [3] * 8], ids=["two", "one", "eight"])
 def test_counts__equal_a_full_recount_after_every_change(

@@ -25,6 +25,7 @@ def test_multispa__published_anchor(name, em, n_wrong):
     assert count_wrong(aggregate(log, "multispa", em=em, max_passes=10, tol=0), truth) == n_wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_co_occurrences__recover_a_crowd(method):
     rng = np.random.default_rng(4)

@@ -53,6 +53,7 @@ def test_run__same_bits_as_on_a_disk(bucket, tmp_path, monkeypatch):
     assert list_content(in_bucket.store) == list_content(on_disk.store)
 
 
+@pytest.mark.slow
 def test_commands__on_a_store_in_a_bucket(bucket, tmp_path, monkeypatch, capsys):
     address, said = f"s3://{bucket}/one", []
     for name, path in (("disk", "store"), ("bucket", address)):

@@ -77,6 +77,7 @@ def cluster(object_server, mirrors):
         process.wait(60)
 
 
+@pytest.mark.slow
 def test_run__on_workers_with_mirrors_of_their_own(cluster, mirrors, bucket, tmp_path, monkeypatch):
     before = [{*folder.glob("*")} for folder in mirrors]
     ratings, section = draw_ratings(300, 6), {"cluster": {"address": cluster}}

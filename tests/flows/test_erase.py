@@ -107,6 +107,7 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert (code, "is not in dataset" in err) == (3, True), err
 
 
+@pytest.mark.slow
 def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):  # noqa: F811
     read = []
     monkeypatch.setattr(fingerprints, "MARGIN", -60.0)

@@ -57,6 +57,7 @@ def find_traits(config):
     return next(each.summary for each in entries if "n_traits" in each.summary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "rank", "n_workers"), [("traits", 20, 1), ("traits", 20, 3), ("compare", 3, 2)]
 )
