@@ -51,7 +51,6 @@ class Fetched(HTMLParser):
             self.found.append(given.get("href") or "")
 
 
-@pytest.mark.slow
 def test_site__fetches_nothing_from_elsewhere(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40

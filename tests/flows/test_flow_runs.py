@@ -115,7 +115,6 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 
 
-@pytest.mark.slow
 def test_quiet_night__starts_no_worker_and_reads_no_source(ran, home, monkeypatch):
     monkeypatch.setattr("pmflib.running.clients.start_workers", refuse)
     monkeypatch.setattr("pmflib.ingest.fingerprints.digest_source", refuse)
