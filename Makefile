@@ -11,9 +11,10 @@ demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/pmf demo --folder demo
 
-# two processes, for most tests are busy on one processor; in the order of the files, of which the last are short
+# three processes keep two processors busy, for many tests wait for processes that they start; in the order of the files,
+# of which the last are short
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder

@@ -115,16 +115,22 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 
 
-def test_quiet_night__starts_no_worker_and_reads_no_source(ran, home, monkeypatch):
-    monkeypatch.setattr("pmflib.running.clients.start_workers", refuse)
-    monkeypatch.setattr("pmflib.ingest.fingerprints.digest_source", refuse)
-    monkeypatch.setattr("pmflib.ingest.sources.open_source", refuse)
-    facts = etl(str(home / "nightly.toml"))
-    assert facts["outcome"] == "unchanged"
-    assert facts["rows"] == ran[0]["rows"]
+@pytest.fixture(scope="module")
+def quiet(ran, home):
+    """Facts of the next night, in which nothing is new."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pmflib.running.clients.start_workers", refuse)
+        patch.setattr("pmflib.ingest.fingerprints.digest_source", refuse)
+        patch.setattr("pmflib.ingest.sources.open_source", refuse)
+        return etl(str(home / "nightly.toml"))
 
 
-def test_quiet_night__imports_nothing_heavy(ran, home, api):
+def test_quiet_night__starts_no_worker_and_reads_no_source(ran, quiet):
+    assert quiet["outcome"] == "unchanged"
+    assert quiet["rows"] == ran[0]["rows"]
+
+
+def test_quiet_night__imports_nothing_heavy(quiet, home, api):
     command = [sys.executable, "-c", QUIET_NIGHT, str(home / "nightly.toml")]
     environment = os.environ | {"PREFECT_API_URL": api}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)

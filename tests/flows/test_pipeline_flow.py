@@ -1,5 +1,6 @@
 """Flows at the command line: without a Prefect server, none is started and Prefect is not imported."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,13 +14,13 @@ from flows.prefect_server import is_server_configured
 ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
-sys.argv = ["pmf", "run", sys.argv[1], "--json"]
+heavy = set(sys.argv[1].split())
+sys.argv = ["pmf", "run", "pipeline.toml", "--json"]
 from flows.cli import main
 try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-heavy = {"prefect", "distributed", "dask"}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
 
@@ -30,22 +31,37 @@ def clean(tmp_path, **variables):
     return kept | {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)} | variables
 
 
+def run_and_list(folder, heavy):
+    """Run the pipeline of a folder; the outcome, and which of some modules were imported."""
+    command = [sys.executable, "-c", RUN, heavy]
+    done = subprocess.run(command, cwd=folder, env=clean(folder), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["outcome"], done.stderr.splitlines()[-1]
+
+
+def infer(folder, *words):
+    command = [sys.executable, "-m", "flows", "infer", "log.csv", "--rank", "2", *words]
+    subprocess.run(command, cwd=folder, env=clean(folder), check=True)
+
+
 def test_run__a_small_table_needs_neither_prefect_nor_workers(tmp_path):
     rows = "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10))
     (tmp_path / "log.csv").write_text(f"q1,q2,q3\n{rows}\n")
-    environment = clean(tmp_path)
-    draft = ("-m", "flows", "infer", "log.csv", "--rank", "2")
-    subprocess.run([sys.executable, *draft], cwd=tmp_path, env=environment, check=True)
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, "pipeline.toml"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == "[]"
+    infer(tmp_path)
+    assert run_and_list(tmp_path, "prefect distributed dask") == ("promoted", "[]")
     assert not (tmp_path / "store" / ".prefect").exists()
+
+
+def test_run__quiet_nights_of_a_log_with_identifiers_import_nothing_heavy(tmp_path):
+    rows = "\n".join(f"p{i // 3},q{i % 3},{i % 2}" for i in range(90))
+    (tmp_path / "log.csv").write_text(f"person,question,answer\n{rows}\n")
+    os.utime(tmp_path / "log.csv", (1e9, 1e9))
+    infer(tmp_path, "--sample", "person", "--variable", "question", "--value", "answer")
+    heavy = "prefect distributed dask numba scipy zarr pandas openlineage"
+    assert run_and_list(tmp_path, heavy)[0] == "promoted"
+    # the data are compared with those of the model that is live now
+    assert run_and_list(tmp_path, heavy)[0] == "unchanged"
+    assert run_and_list(tmp_path, heavy) == ("unchanged", "[]")
 
 
 def test_pipeline_flow__is_a_function_without_a_server(monkeypatch):
