@@ -235,20 +235,20 @@ def score_file(
     known = read_record(record)
     if known.get("identity") == identity and known.get("files") == mark_files(output):
         return dict(known["account"])
-    claim_output(folder, identity, as_file=as_file)
-    if config.layout == "long" or config.sample is not None:
-        account = score_sorted(config, scorer, folder, on_piece)
-    else:
-        more: dict[str, Any] = {"columns": columns, "on_piece": on_piece}
-        account = score_sources(None, sources, config, SchemaConfig(), scorer, folder, **more)
-    places = publish_parts(folder, output, account["samples"])
-    account = {"output": str(output), **account, **places}
-    if notes:
-        account["notes"] = notes
-    files = mark_files(output)
-    write_record(record, {"identity": identity, "account": account, "files": files})
-    if as_file:
-        shutil.rmtree(folder)
+    with claim_output(folder, identity, as_file=as_file):
+        if config.layout == "long" or config.sample is not None:
+            account = score_sorted(config, scorer, folder, on_piece)
+        else:
+            more: dict[str, Any] = {"columns": columns, "on_piece": on_piece}
+            account = score_sources(None, sources, config, SchemaConfig(), scorer, folder, **more)
+        places = publish_parts(folder, output, account["samples"])
+        account = {"output": str(output), **account, **places}
+        if notes:
+            account["notes"] = notes
+        files = mark_files(output)
+        write_record(record, {"identity": identity, "account": account, "files": files})
+        if as_file:
+            shutil.rmtree(folder)
     return account
 
 

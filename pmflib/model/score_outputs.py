@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pmflib.errors import ConfigError, StoreError
+from pmflib.objects.folder_locks import lock_folder
 
 PARTS = "parts"
 """Folder of parts among the checkpoints of an artefact."""
@@ -170,8 +172,9 @@ def check_parts(folder: Path, n_samples: int) -> None:
         )
 
 
-def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
-    """Make a folder for parts, or find those of an interrupted call there.
+@contextmanager
+def claim_output(folder: Path, identity: str, *, as_file: bool) -> Iterator[None]:
+    """Have a folder for parts for oneself: make it, or find there the parts of an interrupted call.
 
     Parameters
     ----------
@@ -185,25 +188,39 @@ def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
     Raises
     ------
     ConfigError
-        If it holds something else.
+        If it holds something else, or another process has it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        if not folder.is_dir():
-            check_folder(folder)
+    if folder.exists() and not folder.is_dir():
+        check_folder(folder)
+    descriptor = lock_folder(folder)
+    if descriptor is None:
+        raise ConfigError(
+            f"another process writes predictions into {str(folder)!r}; wait until it is done, or name another output"
+        )
+    try:
         known = read_record(folder / RECORD)
-        if known.get("identity") == identity and "account" not in known:
-            return
-        if as_file or known.get("identity") == identity:
-            # drafts of other scores, which nobody has seen; or what was finished here, and is no longer whole
-            shutil.rmtree(folder)
-        elif any(folder.iterdir()):
-            raise ConfigError(
-                f"output {str(folder)!r} holds something else: other data, another model, other options; name "
-                "another folder, or remove it"
-            )
-    folder.mkdir(exist_ok=True)
-    write_record(folder / RECORD, {"identity": identity})
+        if known.get("identity") != identity or "account" in known:
+            _make_room(folder, is_ours=as_file or known.get("identity") == identity)
+            write_record(folder / RECORD, {"identity": identity})
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_room(folder: Path, *, is_ours: bool) -> None:
+    """Delete what is in a folder: drafts of other scores, which nobody has seen, or scores that are no longer whole."""
+    found = list(folder.iterdir())
+    if found and not is_ours:
+        raise ConfigError(
+            f"output {str(folder)!r} holds something else: other data, another model, other options; name "
+            "another folder, or remove it"
+        )
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from pmflib.objects.drafts import mark_draft
+from pmflib.objects.folder_locks import lock_folder
 from pmflib.objects.private_files import make_folder
 
 KIND_FILE = ".kind"
@@ -38,7 +38,7 @@ def claim_work(root: Path, identity: str, kind: str, resume: Callable[[], None])
     The folder.
     """
     folder = root / "work" / identity
-    descriptor = _lock(folder)
+    descriptor = lock_folder(folder)
     if descriptor is None:
         folder = root / "tmp" / mark_draft(f"{kind}-work")
         make_folder(folder)
@@ -55,32 +55,3 @@ def claim_work(root: Path, identity: str, kind: str, resume: Callable[[], None])
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(descriptor)
-
-
-def _lock(folder: Path) -> int | None:
-    """Make a folder and lock it: descriptor, to be closed; None if another holds the lock."""
-    while True:
-        with suppress(FileNotFoundError):
-            make_folder(folder)
-            descriptor, kept = os.open(folder, os.O_RDONLY), False
-            try:
-                if not _try_lock(descriptor):
-                    return None
-                # who is done removes the folder before the lock ends: this one may have been removed meanwhile
-                kept = os.path.samestat(os.fstat(descriptor), folder.stat())
-                if kept:
-                    return descriptor
-            finally:
-                if not kept:
-                    os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Lock a folder unless another has locked it; where there are no locks, it is as if it were locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass
-    return True

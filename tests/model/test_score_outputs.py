@@ -4,8 +4,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.errors import StoreError
-from pmflib.model.score_outputs import claim_parts, publish_folder, publish_parts
+from pmflib.errors import ConfigError, StoreError
+from pmflib.model.score_outputs import (
+    claim_output,
+    claim_parts,
+    publish_folder,
+    publish_parts,
+)
 
 
 def write_parts(folder, *sizes):
@@ -32,3 +37,26 @@ def test_publish_parts__part_that_another_took_away(name, tmp_path):
     with pytest.raises(StoreError, match="7 rows for 12 samples"):
         publish_parts(tmp_path / "parts", tmp_path / name, 12)
     assert not (tmp_path / name).exists()
+
+
+def test_claim_output__of_another_process(tmp_path):
+    with claim_output(tmp_path / "out", "one", as_file=True):
+        with pytest.raises(ConfigError, match=r"another process writes predictions into '.*out'"):
+            with claim_output(tmp_path / "out", "one", as_file=True):
+                pass
+    with claim_output(tmp_path / "out", "one", as_file=True):
+        pass
+
+
+def test_claim_output__parts_of_an_interrupted_call_stay_and_others_go(tmp_path):
+    folder = tmp_path / "out"
+    with claim_output(folder, "one", as_file=True):
+        (folder / "_quarantine").mkdir()
+        write_parts(folder, 3)
+    with claim_output(folder, "one", as_file=True):
+        assert len(list(folder.iterdir())) == 3
+    with pytest.raises(ConfigError, match="holds something else"):
+        with claim_output(folder, "two", as_file=False):
+            pass
+    with claim_output(folder, "two", as_file=True):
+        assert [path.name for path in folder.iterdir()] == ["_scores.json"]
