@@ -26,10 +26,10 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
     ----------
     folder
         Parts, and their quarantine.
-    n_samples
-        As for `check_parts`.
     output
         File .csv or .parquet; or a folder, which may be the same. Predictions that are there are replaced.
+    n_samples
+        As for `check_parts`.
 
     Returns
     -------
