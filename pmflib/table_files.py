@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from pmflib.errors import ConfigError
+from pmflib.objects.folder_locks import lock_folder
 
 ACCOUNT = b"pmf.account"
 """Metadata of a part: its account of rows, JSON; a file joined from parts has it not."""
@@ -28,6 +31,37 @@ def check_suffix(path: Path) -> None:
         raise ConfigError(
             f"output is {str(path)!r}; its suffix says what is written: name a file .csv or .parquet"
         )
+
+
+def name_parts(output: Path) -> Path:
+    """Folder for the parts of an output: beside a file, and a folder itself."""
+    is_file = output.suffix.lower() in SUFFIXES
+    return output.with_name(f".{output.name}.parts") if is_file else output
+
+
+@contextmanager
+def hold_output(output: Path) -> Iterator[None]:
+    """Let no other process write to a file, or into a folder, meanwhile: what is there afterwards is of one of them.
+
+    Raises
+    ------
+    ConfigError
+        If another process writes to it.
+    """
+    folder = name_parts(output)
+    descriptor = lock_folder(folder)
+    if descriptor is None:
+        raise ConfigError(
+            f"another process writes to output {str(output)!r}; wait until it is done, or name another output"
+        )
+    try:
+        yield
+    finally:
+        if folder != output:
+            # parts of an interrupted call stay
+            with suppress(OSError):
+                folder.rmdir()
+        os.close(descriptor)
 
 
 def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> int:

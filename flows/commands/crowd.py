@@ -257,13 +257,14 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 def _hand_over(found: Path, output: Path, folder: Path) -> Path:
     """Copy labels and workers from the store to where they were asked for; returns where the labels are."""
     from pmflib.store.file_digests import check_artefact
-    from pmflib.table_files import join_files
+    from pmflib.table_files import hold_output, join_files
 
     check_artefact(found)
-    shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
-    if output != folder:
-        join_files(found / "labels", output, "task", in_all=True)
-        return output
-    shutil.rmtree(folder / "labels", ignore_errors=True)
-    shutil.copytree(found / "labels", folder / "labels")
-    return folder / "labels"
+    with hold_output(folder):
+        shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
+        if output != folder:
+            join_files(found / "labels", output, "task", in_all=True)
+            return output
+        shutil.rmtree(folder / "labels", ignore_errors=True)
+        shutil.copytree(found / "labels", folder / "labels")
+        return folder / "labels"

@@ -117,7 +117,7 @@ def _score_live(
     from flows.score import score_flow
     from pmflib.model.score_outputs import check_folder, publish_parts
     from pmflib.store.file_digests import fetch_all
-    from pmflib.table_files import join_files
+    from pmflib.table_files import hold_output, join_files
     from tasks.stage import load_schema, open_store
 
     checked = load_pipeline(config)
@@ -144,10 +144,11 @@ def _score_live(
     place = fetch_all(store.locate(reference))
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
-        if questions:
-            join_files(place, output)
-        else:
-            answer |= publish_parts(place, output, entry.summary["samples"])
+        with hold_output(output):
+            if questions:
+                join_files(place, output)
+            else:
+                answer |= publish_parts(place, output, entry.summary["samples"])
         answer["output"] = str(output)
     return answer
 

@@ -21,6 +21,7 @@ def quarantine(
     """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
     from pmflib.ingest.rejected_rows import export_quarantine
     from pmflib.store.run_records import find_last_run, name_labelling
+    from pmflib.table_files import hold_output
     from tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -29,7 +30,8 @@ def quarantine(
     datasets = [run.stages["dataset"] for run in runs if run is not None]
     if not datasets:
         raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
-    n_rows = export_quarantine(store, datasets[0], output)
+    with hold_output(output):
+        n_rows = export_quarantine(store, datasets[0], output)
     if as_json:
         print_json({"rows": n_rows, "path": str(output)})
     else:

@@ -16,6 +16,7 @@ from pmflib.model import JointPMF
 from pmflib.model.reference_scores import ReferenceScores
 from pmflib.model.score_outputs import (
     RECORD,
+    check_folder,
     claim_output,
     mark_files,
     publish_parts,
@@ -26,6 +27,7 @@ from pmflib.model.score_tables import TableScorer, Wanted
 from pmflib.running.clients import Client
 from pmflib.running.item_maps import map_items
 from pmflib.running.processors import count_processors
+from pmflib.table_files import hold_output, name_parts
 
 if TYPE_CHECKING:
     from pmflib.config import SchemaConfig, SourceConfig
@@ -229,13 +231,16 @@ def score_file(
         # a sample may have several rows: no column of theirs belongs to it
         model.schema.position(columns[0])
     identity = _identify(scorer, reference, sources, config, columns)
-    as_file = output.suffix.lower() in (".csv", ".parquet")
-    folder = output.with_name(f".{output.name}.parts") if as_file else output
+    folder = name_parts(output)
+    as_file = folder != output
     record = output.with_name(f".{output.name}.json") if as_file else folder / RECORD
     known = read_record(record)
     if known.get("identity") == identity and known.get("files") == mark_files(output):
         return dict(known["account"])
-    with claim_output(folder, identity, as_file=as_file):
+    if folder.exists() and not folder.is_dir():
+        check_folder(folder)
+    with hold_output(output):
+        claim_output(folder, identity, as_file=as_file)
         if config.layout == "long" or config.sample is not None:
             account = score_sorted(config, scorer, folder, on_piece)
         else:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pmflib.errors import ConfigError, StoreError
-from pmflib.objects.folder_locks import lock_folder
 
 PARTS = "parts"
 """Folder of parts among the checkpoints of an artefact."""
@@ -172,14 +170,13 @@ def check_parts(folder: Path, n_samples: int) -> None:
         )
 
 
-@contextmanager
-def claim_output(folder: Path, identity: str, *, as_file: bool) -> Iterator[None]:
-    """Have a folder for parts for oneself: make it, or find there the parts of an interrupted call.
+def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
+    """Make room in a folder for parts, or find those of an interrupted call there.
 
     Parameters
     ----------
     folder
-        The folder.
+        The folder, which this process holds: see `pmflib.table_files.hold_output`.
     identity
         What the parts are made of.
     as_file
@@ -188,24 +185,12 @@ def claim_output(folder: Path, identity: str, *, as_file: bool) -> Iterator[None
     Raises
     ------
     ConfigError
-        If it holds something else, or another process has it.
+        If it holds something else.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if folder.exists() and not folder.is_dir():
-        check_folder(folder)
-    descriptor = lock_folder(folder)
-    if descriptor is None:
-        raise ConfigError(
-            f"another process writes predictions into {str(folder)!r}; wait until it is done, or name another output"
-        )
-    try:
-        known = read_record(folder / RECORD)
-        if known.get("identity") != identity or "account" in known:
-            _make_room(folder, is_ours=as_file or known.get("identity") == identity)
-            write_record(folder / RECORD, {"identity": identity})
-        yield
-    finally:
-        os.close(descriptor)
+    known = read_record(folder / RECORD)
+    if known.get("identity") != identity or "account" in known:
+        _make_room(folder, is_ours=as_file or known.get("identity") == identity)
+        write_record(folder / RECORD, {"identity": identity})
 
 
 def _make_room(folder: Path, *, is_ours: bool) -> None:

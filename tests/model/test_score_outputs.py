@@ -11,6 +11,7 @@ from pmflib.model.score_outputs import (
     publish_folder,
     publish_parts,
 )
+from pmflib.table_files import hold_output
 
 
 def write_parts(folder, *sizes):
@@ -39,24 +40,33 @@ def test_publish_parts__part_that_another_took_away(name, tmp_path):
     assert not (tmp_path / name).exists()
 
 
-def test_claim_output__of_another_process(tmp_path):
-    with claim_output(tmp_path / "out", "one", as_file=True):
-        with pytest.raises(ConfigError, match=r"another process writes predictions into '.*out'"):
-            with claim_output(tmp_path / "out", "one", as_file=True):
-                pass
-    with claim_output(tmp_path / "out", "one", as_file=True):
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out"])
+def test_hold_output__of_another_process(name, tmp_path):
+    output = tmp_path / name
+    with (
+        hold_output(output),
+        pytest.raises(ConfigError, match=rf"another process writes to output '.*{name}'"),
+        hold_output(output),
+    ):
         pass
+    with hold_output(output):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ([name] if name == "out" else [])
+
+
+def test_hold_output__parts_of_an_interrupted_call_stay(tmp_path):
+    with hold_output(tmp_path / "out.csv"):
+        write_parts(tmp_path / ".out.csv.parts", 3)
+    assert len(list((tmp_path / ".out.csv.parts").iterdir())) == 1
 
 
 def test_claim_output__parts_of_an_interrupted_call_stay_and_others_go(tmp_path):
-    folder = tmp_path / "out"
-    with claim_output(folder, "one", as_file=True):
-        (folder / "_quarantine").mkdir()
-        write_parts(folder, 3)
-    with claim_output(folder, "one", as_file=True):
-        assert len(list(folder.iterdir())) == 3
+    claim_output(tmp_path, "one", as_file=True)
+    (tmp_path / "_quarantine").mkdir()
+    write_parts(tmp_path, 3)
+    claim_output(tmp_path, "one", as_file=True)
+    assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(ConfigError, match="holds something else"):
-        with claim_output(folder, "two", as_file=False):
-            pass
-    with claim_output(folder, "two", as_file=True):
-        assert [path.name for path in folder.iterdir()] == ["_scores.json"]
+        claim_output(tmp_path, "two", as_file=False)
+    claim_output(tmp_path, "two", as_file=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["_scores.json"]
