@@ -33,6 +33,20 @@ def check_suffix(path: Path) -> None:
         )
 
 
+def check_no_file(output: Path) -> None:
+    """Refuse a file where a folder is to be.
+
+    Raises
+    ------
+    ConfigError
+        If it is one.
+    """
+    if output.exists() and not output.is_dir():
+        raise ConfigError(
+            f"output {str(output)!r} is a file; name a folder, or a file .csv or .parquet"
+        )
+
+
 def name_parts(output: Path) -> Path:
     """Folder for the parts of an output: beside a file, and a folder itself."""
     is_file = output.suffix.lower() in SUFFIXES
@@ -46,9 +60,10 @@ def hold_output(output: Path) -> Iterator[None]:
     Raises
     ------
     ConfigError
-        If another process writes to it.
+        If another process writes to it, or a folder is to be where a file is.
     """
     folder = name_parts(output)
+    check_no_file(folder)
     descriptor = lock_folder(folder)
     if descriptor is None:
         raise ConfigError(

@@ -117,12 +117,14 @@ def _score_live(
     from flows.score import score_flow
     from pmflib.model.score_outputs import check_folder, publish_parts
     from pmflib.store.file_digests import fetch_all
-    from pmflib.table_files import hold_output, join_files
+    from pmflib.table_files import check_suffix, hold_output, join_files
     from tasks.stage import load_schema, open_store
 
     checked = load_pipeline(config)
-    if output is not None and not output.suffix:
-        # before hours of work
+    # before hours of work
+    if output is not None and questions:
+        check_suffix(output)
+    elif output is not None and not output.suffix:
         check_folder(output)
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:

@@ -21,9 +21,10 @@ def quarantine(
     """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
     from pmflib.ingest.rejected_rows import export_quarantine
     from pmflib.store.run_records import find_last_run, name_labelling
-    from pmflib.table_files import hold_output
+    from pmflib.table_files import check_suffix, hold_output
     from tasks.stage import open_store
 
+    check_suffix(output)
     checked = load_pipeline(config)
     store = open_store(checked)
     runs = [find_last_run(store, name) for name in (checked.name, name_labelling(checked.name))]

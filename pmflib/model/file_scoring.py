@@ -16,7 +16,6 @@ from pmflib.model import JointPMF
 from pmflib.model.reference_scores import ReferenceScores
 from pmflib.model.score_outputs import (
     RECORD,
-    check_folder,
     claim_output,
     mark_files,
     publish_parts,
@@ -237,8 +236,6 @@ def score_file(
     known = read_record(record)
     if known.get("identity") == identity and known.get("files") == mark_files(output):
         return dict(known["account"])
-    if folder.exists() and not folder.is_dir():
-        check_folder(folder)
     with hold_output(output):
         claim_output(folder, identity, as_file=as_file)
         if config.layout == "long" or config.sample is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.errors import ConfigError, StoreError
+from pmflib.table_files import check_no_file
 
 PARTS = "parts"
 """Folder of parts among the checkpoints of an artefact."""
@@ -66,15 +67,10 @@ def check_folder(output: Path) -> None:
     ConfigError
         If it is a file, or holds anything, and no record of predictions.
     """
-    if output.is_dir():
-        if (output / RECORD).exists() or not any(output.iterdir()):
-            return
+    check_no_file(output)
+    if output.is_dir() and not (output / RECORD).exists() and any(output.iterdir()):
         raise ConfigError(
             f"output {str(output)!r} holds something else than predictions; name another folder, or remove it"
-        )
-    if output.exists():
-        raise ConfigError(
-            f"output {str(output)!r} is a file; name a folder, or a file .csv or .parquet"
         )
 
 

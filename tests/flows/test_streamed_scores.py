@@ -19,6 +19,7 @@ from pmflib.model import JointPMF
 from pmflib.model.score_outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
+from pmflib.table_files import hold_output
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 SIZES = (3, 2, 4, 3)
@@ -217,3 +218,20 @@ def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
         n_killed += 1
     assert n_killed >= 2
     assert read_bytes(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize(
+    "words", [["quarantine", "pipeline.toml"], ["score", "pipeline.toml", "--questions", "new.csv"]]
+)
+def test_output__that_no_file_can_be_leaves_nothing(pipeline, tmp_path, words):
+    run(pipeline, *words, "--output", tmp_path / "out.txt", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_output__that_another_process_writes_to(pipeline, tmp_path):
+    words = ["score", "pipeline.toml", "--target", "v0", "--output", tmp_path / "out.parquet"]
+    with hold_output(tmp_path / "out.parquet"):
+        run(pipeline, *words, code=2)
+        assert not (tmp_path / "out.parquet").exists()
+    run(pipeline, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]

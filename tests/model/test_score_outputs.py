@@ -70,3 +70,13 @@ def test_claim_output__parts_of_an_interrupted_call_stay_and_others_go(tmp_path)
         claim_output(tmp_path, "two", as_file=False)
     claim_output(tmp_path, "two", as_file=True)
     assert [path.name for path in tmp_path.iterdir()] == ["_scores.json"]
+
+
+def test_hold_output__file_where_a_folder_is_to_be(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with (
+        pytest.raises(ConfigError, match="is a file; name a folder"),
+        hold_output(tmp_path / "out"),
+    ):
+        pass
+    assert (tmp_path / "out").read_text() == "mine"
